@@ -1,0 +1,104 @@
+"""The one list of conditions and reasons (docs/reference/conditions.md is made from it).
+
+Every condition is set on every pass, Unknown included. A reason is CamelCase and stable: alerts and
+health checks match on it. A condition enters this list together with the behaviour behind it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ConditionType(StrEnum):
+    """What a condition says when it is True."""
+
+    #: This generation is what serves, also while scaling and with N-1 of N engines (reason Degraded).
+    READY = "Ready"
+    #: The gateway can serve now, with any revision.
+    AVAILABLE = "Available"
+    #: The spec holds: names, numbers and combinations are legal.
+    SPEC_VALID = "SpecValid"
+    #: A plan exists for this generation.
+    PLANNED = "Planned"
+    #: HAProxy accepts and its first sync is done, in at least one gateway pod.
+    GATEWAY_READY = "GatewayReady"
+    #: No pod waits for GPUs, quota or a node.
+    CAPACITY_AVAILABLE = "CapacityAvailable"
+    #: Fewer engines are ready than wanted, though the cluster serves.
+    DEGRADED = "Degraded"
+    #: An engine was taken out of service within the last minutes and is not replaced yet.
+    FAILOVER_ACTIVE = "FailoverActive"
+    #: A newer rendering exists for the running revision; a restart would adopt it.
+    UPDATE_AVAILABLE = "UpdateAvailable"
+    #: kstatus: first creation or a changed template is being rolled out.
+    RECONCILING = "Reconciling"
+    #: kstatus: no progress without a person.
+    STALLED = "Stalled"
+
+
+class Reason(StrEnum):
+    """Why a condition has its status."""
+
+    # Ready
+    SERVING = "Serving"
+    DEGRADED = "Degraded"
+    PROGRESSING = "Progressing"
+    STOPPED = "Stopped"
+    INVALID = "Invalid"
+    UNAVAILABLE = "Unavailable"
+    SUSPENDED = "Suspended"
+    # Available
+    ENGINES_READY = "EnginesReady"
+    NO_ENGINE = "NoEngine"
+    NO_GATEWAY = "NoGateway"
+    # SpecValid
+    VALID = "Valid"
+    UNKNOWN_MODEL = "UnknownModel"
+    TENSOR_NOT_DIVIDING = "TensorNotDividing"
+    TENSOR_ABOVE_NODE = "TensorAboveNode"
+    UNKNOWN_ACCELERATOR = "UnknownAccelerator"
+    ARGUMENT_UNKNOWN = "ArgumentUnknown"
+    ARGUMENT_RESERVED = "ArgumentReserved"
+    ENV_RESERVED = "EnvReserved"
+    LABEL_RESERVED = "LabelReserved"
+    UNSUPPORTED_VERSION = "UnsupportedVersion"
+    CONTEXT_TOO_LONG = "ContextTooLong"
+    SCHEMA_VIOLATION = "SchemaViolation"
+    NAME_TAKEN = "NameTaken"
+    # Planned
+    PLANNED = "Planned"
+    SPEC_INVALID = "SpecInvalid"
+    # GatewayReady
+    ACCEPTING = "Accepting"
+    STARTING = "Starting"
+    # CapacityAvailable
+    SCHEDULED = "Scheduled"
+    UNSCHEDULABLE = "Unschedulable"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    CREATE_FAILED = "CreateFailed"
+    # Degraded, FailoverActive
+    ALL_READY = "AllReady"
+    ENGINES_MISSING = "EnginesMissing"
+    ENGINE_DOWN = "EngineDown"
+    NONE = "None"
+    # UpdateAvailable
+    UP_TO_DATE = "UpToDate"
+    NEW_RENDERING = "NewRendering"
+    # Reconciling, Stalled
+    FIRST_CREATION = "FirstCreation"
+    ROLLING_OUT = "RollingOut"
+    SETTLED = "Settled"
+    LOAD_TIMEOUT = "LoadTimeout"
+    CRASH_LOOP = "CrashLoop"
+    IMAGE_PULL = "ImagePull"
+    APPLY_FAILED = "ApplyFailed"
+    # anything that was not looked at in this pass
+    NOT_OBSERVED = "NotObserved"
+
+
+MESSAGE_LIMIT = 1024
+
+
+def truncate(message: str) -> str:
+    """Cut a message to what the schema allows; the cut is visible."""
+    return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…"
