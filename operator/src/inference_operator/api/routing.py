@@ -26,7 +26,7 @@ class Track(_Document):
     revision: str
     #: Name of the revision's headless Service; its EndpointSlices list the engines.
     service: str
-    #: Part of new requests that goes to this track, in ten-thousandths. 0 = finish what runs, take nothing new.
+    #: Part of new requests that goes here, in ten-thousandths. 0 = finish what runs, take nothing new.
     share: int = Field(ge=0, le=FULL_SHARE)
     port: int
     health_path: str

@@ -1,8 +1,8 @@
-"""InferenceCluster v1alpha1: the one source of the CRD, of its reference page and of the operator's own parsing.
+"""InferenceCluster v1alpha1: the one source of the CRD, its reference page and the operator's own parsing.
 
 Field names are camelCase on the wire and snake_case here. Every string, list and map is bounded: the largest
-legal object stays below 32 KiB, since an object's annotations may hold 256 KiB in all and CEL cannot measure a
-whole spec. A field stands here only when it does something.
+legal object stays below 32 KiB, since the annotations of an object may hold 256 KiB in all and CEL cannot
+measure a whole spec. A field stands here only when it does something.
 """
 
 from __future__ import annotations
