@@ -1,4 +1,4 @@
-"""What the pure core reads and returns. Frozen dataclasses, no behaviour beyond small questions to themselves.
+"""What the pure core reads and returns: frozen dataclasses, with no more behaviour than small questions.
 
     observe (dicts -> Observed)  ->  decide (spec, Observed, now -> Decision)  ->  render + apply  ->  status
 
