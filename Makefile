@@ -1,0 +1,101 @@
+# `make help` is the index. Every target sets up what it needs by itself on a fresh Linux machine with
+# Python 3.11+, Go 1.26 and apt.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PY     := $(BIN)/python
+STAMP  := $(VENV)/.stamp
+
+.PHONY: help
+help: ## Show this index
+	@awk 'BEGIN {FS = ":.*## "; print "Targets:"} /^[a-zA-Z_-]+:.*## / {printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "Variables: KEEP=1 (demo: leave it up), QUICK=1 / FULL=1 (benches: shorter / everything)"
+
+##@ The two commands
+.PHONY: demo
+demo: setup ## The main job on a real Kubernetes: apply, serve, scale, lose an engine, roll out, delete
+	@$(PY) -m sandbox.demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: setup lint verify ## Every test: lint, generated files, units, simulations, real HAProxy, real cluster
+	@$(PY) -m pytest tests
+
+##@ Development
+.PHONY: setup
+setup: $(STAMP) ## Make the virtual environment (.venv) from requirements.lock
+
+$(STAMP): requirements.lock pyproject.toml tools/setup.sh
+	@PYTHON=$(PYTHON) tools/setup.sh $(VENV)
+	@touch $(STAMP)
+
+.PHONY: test-unit
+test-unit: setup ## Tests that need no cluster (seconds)
+	@$(PY) -m pytest tests/unit tests/contract tests/sim
+
+.PHONY: test-cluster
+test-cluster: setup ## Tests on the sandbox: a real API server, real pods, real HAProxy
+	@$(PY) -m pytest tests/sandbox tests/gateway tests/cluster
+
+.PHONY: lint
+lint: setup ## ruff, mypy --strict, import contracts, repository guards
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+.PHONY: format
+format: setup ## Format the code
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+.PHONY: generate
+generate: setup ## Regenerate CRD, reference pages and chart copies
+	@$(PY) tools/gen_crd.py
+	@$(PY) tools/gen_reference.py
+	@cp crds/inferenceclusters.yaml charts/inference-operator/files/inferenceclusters.yaml
+
+.PHONY: verify
+verify: setup ## Fail if a generated file differs from its source
+	@$(PY) tools/gen_crd.py --check
+	@$(PY) tools/gen_reference.py --check
+	@diff -u crds/inferenceclusters.yaml charts/inference-operator/files/inferenceclusters.yaml
+
+.PHONY: golden
+golden: setup ## Rewrite the golden files of the tests from today's output (review the diff)
+	@UPDATE_GOLDENS=1 $(PY) -m pytest -q tests/unit tests/sim
+
+.PHONY: lock
+lock: ## Rewrite requirements.lock from pyproject.toml (hashes, no index addresses)
+	@$(PYTHON) -m venv build/lock && build/lock/bin/pip install -q uv==0.13.9
+	@build/lock/bin/uv pip compile --universal --generate-hashes --no-emit-index-url --group dev pyproject.toml -o requirements.lock
+
+##@ Sandbox
+.PHONY: sandbox-up
+sandbox-up: setup ## Start a real Kubernetes with GPU nodes in the background
+	@$(PY) -m sandbox up --detach
+
+.PHONY: sandbox-down
+sandbox-down: setup ## Stop it, with every process that it started
+	@$(PY) -m sandbox down
+
+##@ Measurements
+.PHONY: bench-core
+bench-core: setup ## Figures of the core: start, failover, drain, zero writes (build/bench/core.json)
+	@$(PY) -m tests.bench.core $(if $(QUICK),--quick) $(if $(FULL),--full)
+
+.PHONY: benchmarks
+benchmarks: setup ## Write docs/benchmarks.md from build/bench/*.json
+	@$(PY) -m tests.bench.report
+
+.PHONY: check-fresh
+check-fresh: ## make demo and make test in a fresh clone with empty HOME and caches
+	@tools/check_fresh.sh
+
+.PHONY: clean
+clean: ## Remove the virtual environment and build output
+	@rm -rf $(VENV) build dist
