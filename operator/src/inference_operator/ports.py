@@ -3,32 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 Object = dict[str, Any]
 
 
 class KubeError(Exception):
-    """A request to the API server failed. `transient`: the same request may work later as it is."""
+    """A request to the API server failed.
 
-    def __init__(self, message: str, *, status: int | None, transient: bool) -> None:
+    `transient`: the same request may work later as it is. `retry_after`: seconds that the server asked for.
+    `status`: the HTTP status, None when no answer came.
+    """
+
+    def __init__(
+        self, message: str, *, status: int | None, transient: bool, retry_after: float | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.transient = transient
+        self.retry_after = retry_after
 
 
 class NotFound(KubeError):
-    """404: the object (or its kind) doesn't exist."""
+    """404: the object (or its kind, or its namespace) doesn't exist."""
 
 
 class Conflict(KubeError):
-    """409: a precondition failed, or another field manager owns a field."""
+    """409: a precondition failed, the object exists already, or another field manager owns a field."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """How to reach the API server, for a second client (kopf's) of the same process."""
+
+    server: str
+    ca_path: str | None
+    insecure: bool
+    #: With its scheme in front: "Bearer …".
+    authorization: str | None
+    certificate_path: str | None
+    private_key_path: str | None
 
 
 class Kube(Protocol):
-    """Typed use of the Kubernetes API. `kind` is a key of adapters.kube.RESOURCES ("Deployment", …)."""
+    """Typed use of the Kubernetes API. `kind` is a key of adapters.resources.RESOURCES ("Deployment", …).
 
-    async def get(self, kind: str, namespace: str, name: str) -> Object | None:
+    Every method raises KubeError or one of its kinds, and nothing else; none retries.
+    """
+
+    async def get(self, kind: str, namespace: str | None, name: str) -> Object | None:
         """The object, or None when it doesn't exist."""
 
     async def apply(self, obj: Object) -> Object:
@@ -39,11 +63,14 @@ class Kube(Protocol):
 
     async def annotate(
         self, kind: str, namespace: str, name: str, annotations: Mapping[str, str | None]
-    ) -> None:
+    ) -> Object:
         """Merge annotations into an object that something else owns (pods); None removes one."""
 
+    async def merge(self, kind: str, namespace: str, name: str, patch: Object) -> Object:
+        """JSON merge patch; a None in it removes that field."""
+
     async def delete(self, kind: str, namespace: str, name: str, *, uid: str, resource_version: str) -> None:
-        """Delete with preconditions; an absent object is fine."""
+        """Delete with preconditions, dependents in the background; an absent object is fine."""
 
     async def event(self, involved: Object, type_: str, reason: str, message: str) -> None:
         """Write an events.k8s.io/v1 Event about an object."""
