@@ -1,0 +1,224 @@
+"""The main job, shown on a real Kubernetes: apply, serve, scale, lose an engine, roll out, delete.
+
+make demo            runs it and cleans up
+make demo KEEP=1     leaves everything running and prints how to use it
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from . import lab as labs
+from .client import Sandbox
+from .judge import judge
+from .lab import Lab
+from .load import Outcome, lagged
+
+NAME = "llama"
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+NEXT_MODEL = "Qwen/Qwen2.5-7B-Instruct"
+STREAM_TOKENS = 50
+
+
+@dataclass
+class Demo:
+    """Runs named steps, prints their times, and says where to look when one fails."""
+
+    lab: Lab
+    console: Console
+    times: list[tuple[str, float]] = field(default_factory=list)
+
+    def step(self, title: str, action: Callable[[], str]) -> None:
+        """One step: spinner while it runs, its time and what came of it afterwards."""
+        begin = time.monotonic()
+        try:
+            with self.console.status(title):
+                result = action()
+        except Exception as error:
+            self.console.print(f"[bold red]failed[/] {title}")
+            self.console.print(f"{type(error).__name__}: {error}", markup=False)
+            self.console.print(f"Logs: {self.lab.sandbox.logs_dir}", markup=False)
+            raise SystemExit(1) from error
+        seconds = time.monotonic() - begin
+        self.times.append((title, seconds))
+        self.console.print(
+            f"[green]ok[/] {seconds:6.1f} s  {title}" + (f"  [dim]{result}[/]" if result else "")
+        )
+
+    def run(self) -> None:
+        """All steps in their order."""
+        self.step("Start Kubernetes (3 GPU nodes, 2 CPU nodes)", self._start)
+        self.step("Install the operator with Helm", self._install)
+        self.step(f"kubectl apply an InferenceCluster for {MODEL}", self._apply)
+        self.step("Stream a chat completion through the gateway", self._chat)
+        self.step("kubectl scale ic from 1 to 3", self._scale)
+        self.step("Kill one of three engines under 20 requests/s", self._kill)
+        self.step(f"Roll out another model ({NEXT_MODEL}) under traffic", self._roll_out)
+
+    def delete(self) -> None:
+        """The last step: nothing is left."""
+        self.step("Delete the InferenceCluster", self._delete)
+
+    # --- steps ----------------------------------------------------------------------------------------
+
+    def _start(self) -> str:
+        self.lab.sandbox.up()
+        version = self.lab.get("version") or {}
+        return f"Kubernetes {version.get('gitVersion')}"
+
+    def _install(self) -> str:
+        self.lab.install_operator()
+        return "2 replicas, one leads"
+
+    def _apply(self) -> str:
+        self.lab.apply(labs.manifest(NAME, MODEL))
+        cluster = self.lab.until_ready(NAME, timeout=60)
+        plan = cluster["status"].get("plan", {})
+        return f"Ready; {plan.get('gpus')} GPU a replica, up to {plan.get('maxConcurrency')} requests at once"
+
+    def _chat(self) -> str:
+        with self.lab.sandbox.forward(f"default/{NAME}-gateway") as port:
+            return stream_chat(port, NAME)
+
+    def _scale(self) -> str:
+        self.lab.scale(NAME, 3)
+        cluster = self.lab.until_ready(NAME, replicas=3)
+        nodes = {pod["spec"]["nodeName"] for pod in self.lab.engines(NAME)}
+        return f"{cluster['status']['readyReplicas']} engines on {len(nodes)} nodes"
+
+    def _kill(self) -> str:
+        victim = self.lab.engines(NAME)[0]["metadata"]["name"]
+        with self.lab.load(NAME, NAME, rate=20, seconds=10, tokens=STREAM_TOKENS) as outcomes:
+            time.sleep(4)
+            fault = time.time()
+            self.lab.sandbox.process_fault("kill", f"default/{victim}", "engine")
+        verdict = judge(outcomes, fault, victim)
+        self._table(
+            "engine killed",
+            requests=str(len(outcomes)),
+            lost=str(verdict.lost),
+            cut_on_it=str(verdict.cut),
+            cut_elsewhere=str(verdict.cut_elsewhere),
+            switched=f"{verdict.switched_seconds:.2f} s",
+        )
+        check_load(outcomes)
+        if verdict.lost or verdict.cut_elsewhere:
+            raise RuntimeError(
+                f"lost: {verdict.lost}, streams cut elsewhere: {verdict.cut_elsewhere}: {verdict.errors}"
+            )
+        self.lab.until_ready(NAME, replicas=3)
+        return f"0 of {len(outcomes)} requests lost, {verdict.cut} running streams cut with the engine"
+
+    def _roll_out(self) -> str:
+        cluster = self.lab.cluster(NAME) or {}
+        old = cluster["status"]["revisions"]["stable"]
+        with self.lab.load(NAME, NAME, rate=10, seconds=45, tokens=STREAM_TOKENS) as outcomes:
+            patch = {"spec": {"model": {"id": NEXT_MODEL}}}
+            self.lab.sandbox.kubectl(["patch", "ic", NAME, "--type=merge", "-p", json.dumps(patch)])
+            self.lab.until_ready(NAME, replicas=3, timeout=120)
+        bad = [outcome.error for outcome in outcomes if outcome.error]
+        check_load(outcomes)
+        if bad:
+            raise RuntimeError(
+                f"{len(bad)} of {len(outcomes)} requests failed during the rollout: {sorted(set(bad))}"
+            )
+        new = (self.lab.cluster(NAME) or {})["status"]["revisions"]["stable"]
+        return f"revision {old} -> {new}, 0 of {len(outcomes)} requests lost"
+
+    def _delete(self) -> str:
+        self.lab.delete(NAME)
+        self.lab.until("every child is gone", lambda: not self.lab.children(NAME), timeout=90)
+        return "0 objects left"
+
+    def _table(self, title: str, **cells: str) -> None:
+        table = Table(*[name.replace("_", " ") for name in cells], title=title)
+        table.add_row(*cells.values())
+        self.console.print(table)
+
+
+def check_load(outcomes: list[Outcome]) -> None:
+    """A run in which the generator itself lagged shows nothing."""
+    if lagged(outcomes):
+        raise RuntimeError(
+            "the load generator couldn't keep its schedule: this machine is too busy, try again"
+        )
+
+
+def stream_chat(port: int, model: str) -> str:
+    """Send one streamed chat completion to localhost:port; returns the start of the answer and its timing."""
+    body = {
+        "model": model,
+        "stream": True,
+        "max_tokens": 24,
+        "messages": [{"role": "user", "content": "Hello, who are you?"}],
+    }
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/chat/completions",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    begin, first, text = time.monotonic(), None, ""
+    with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 (http to this machine)
+        for line in response:
+            if not line.startswith(b"data: {"):
+                continue
+            for choice in json.loads(line[6:])["choices"]:
+                token = choice["delta"].get("content") or ""
+                first = first or (time.monotonic() if token else None)
+                text += token
+    if first is None:
+        raise RuntimeError("the stream had no token")
+    return f"first token after {first - begin:.2f} s: {text[:40]!r}…"
+
+
+HOW_TO_USE = """
+Everything is left running. From an ordinary shell:
+  export KUBECONFIG={kubeconfig}
+  {kubectl} get ic
+  {python} -m sandbox forward default/{name}-gateway:80 --port 8080 &
+  curl -N http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{{"model": "{name}", "stream": true, "messages": [{{"role": "user", "content": "Hello"}}]}}'
+  {python} -m sandbox --help     # nodes, faults, logs
+  make sandbox-down              # stop it all
+"""
+
+
+@click.command(help=__doc__)
+@click.option("--keep", is_flag=True, help="Leave the sandbox and the InferenceCluster running.")
+def main(keep: bool) -> None:
+    console = Console(highlight=False)
+    sandbox = Sandbox("demo" if not keep else "default")
+    demo = Demo(Lab(sandbox), console)
+    begin = time.monotonic()
+    try:
+        demo.run()
+        if keep:
+            console.print(
+                HOW_TO_USE.format(
+                    kubeconfig=sandbox.kubeconfig,
+                    kubectl=sandbox.bin("kubectl"),
+                    python=sys.executable,
+                    name=NAME,
+                ),
+                markup=False,
+            )
+            return
+        demo.delete()
+    finally:
+        if not keep:
+            with console.status("Clean up"):
+                sandbox.down()
+    console.print(f"[bold green]done[/] in {time.monotonic() - begin:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
