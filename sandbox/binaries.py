@@ -107,11 +107,17 @@ def find_go() -> Path:
         )
     # GOTOOLCHAIN=local: the question is what is installed, not what go could download for this folder.
     output = subprocess.run(
-        [found, "version"], capture_output=True, text=True, check=False, env=os.environ | {"GOTOOLCHAIN": "local"}
+        [found, "version"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"GOTOOLCHAIN": "local"},
     ).stdout
     match = re.search(r"go(\d+)\.(\d+)", output)
     if not match or (int(match[1]), int(match[2])) < GO_MINIMUM:
-        raise SandboxError("the Go toolchain is too old", where=found, why=output.strip() or "no version", fix=fix)
+        raise SandboxError(
+            "the Go toolchain is too old", where=found, why=output.strip() or "no version", fix=fix
+        )
     return Path(found)
 
 
@@ -140,7 +146,9 @@ def _build_lock(progress: Progress) -> Iterator[None]:
 
 def _build(target: Path, progress: Progress) -> None:
     go = find_go()
-    for stale in cache_dir().glob("*.partial"):  # only the holder of the lock builds, so nobody is using these
+    for stale in cache_dir().glob(
+        "*.partial"
+    ):  # only the holder of the lock builds, so nobody is using these
         shutil.rmtree(stale)
     partial = target.with_suffix(".partial")
     partial.mkdir()

@@ -82,7 +82,9 @@ def create(folder: Path) -> None:
     def authority(stem: str) -> None:
         config = folder / f"{stem}.cnf"
         config.write_text(_CA_CONFIG)
-        _openssl("req", "-x509", "-config", config, "-subj", f"/CN={stem}", *_NEW_KEY, *_outputs(folder, stem))
+        _openssl(
+            "req", "-x509", "-config", config, "-subj", f"/CN={stem}", *_NEW_KEY, *_outputs(folder, stem)
+        )
 
     def leaf(identity: Identity) -> None:
         config = folder / f"{identity.stem}.cnf"
@@ -94,7 +96,9 @@ def create(folder: Path) -> None:
         )
 
     def service_accounts() -> None:
-        _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", folder / "sa.key")
+        _openssl(
+            "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", folder / "sa.key"
+        )
         _openssl("pkey", "-in", folder / "sa.key", "-pubout", "-out", folder / "sa.pub")
 
     with ThreadPoolExecutor() as pool:
@@ -115,7 +119,10 @@ def kubeconfig(folder: Path, stem: str, server: str) -> str:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [
-                {"name": "sandbox", "cluster": {"server": server, "certificate-authority-data": inline("ca.crt")}}
+                {
+                    "name": "sandbox",
+                    "cluster": {"server": server, "certificate-authority-data": inline("ca.crt")},
+                }
             ],
             "users": [
                 {

@@ -29,7 +29,10 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 UNSHARE = ["unshare", "-Urnmpf", "--mount-proc", "--kill-child=KILL"]
 
 _RESTRICTIONS = {
-    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": ("1", "kernel.apparmor_restrict_unprivileged_userns=0"),
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": (
+        "1",
+        "kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
     "/proc/sys/kernel/unprivileged_userns_clone": ("0", "kernel.unprivileged_userns_clone=1"),
     "/proc/sys/user/max_user_namespaces": ("0", "user.max_user_namespaces=15000"),
 }
@@ -62,7 +65,9 @@ def _install(absent: list[str]) -> None:
     apt = shutil.which("apt-get", path=search_path())
     why = "the sandbox runs pods as isolated local processes"
     if os.geteuid() != 0 or not apt:
-        fix = f"sudo {command}" if apt else f"install {', '.join(packages)} with this system's package manager"
+        fix = (
+            f"sudo {command}" if apt else f"install {', '.join(packages)} with this system's package manager"
+        )
         raise SandboxError(f"missing programs: {', '.join(absent)}", where="PATH", why=why, fix=fix)
     done = subprocess.run(
         [apt, *command.split()[1:]],

@@ -66,6 +66,8 @@ class StateDir:
         self.inside_kubeconfig = self.path / "inside.kubeconfig"
         self.audit_log = self.path / "audit.log"
         self.lock_file = self.parent / f"{name}.lock"
+        # Beside the directory, because `up` empties that.
+        self.up_log = self.parent / f"{name}.log"
 
     @property
     def short(self) -> Path:
@@ -155,7 +157,9 @@ class StateDir:
         status = self.read_status() if self.owner() else None
         if status is None or status.phase != "ready":
             raise SandboxError(
-                f"sandbox {self.name!r} is not running" if status is None else f"sandbox {self.name!r} is {status.phase}",
+                f"sandbox {self.name!r} is not running"
+                if status is None
+                else f"sandbox {self.name!r} is {status.phase}",
                 where=str(self.path),
                 fix=f"start it with `python -m sandbox up --detach --name {self.name}`"
                 if status is None

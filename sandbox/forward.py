@@ -1,0 +1,69 @@
+"""A Service of the plane at a port of the host."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from sandbox.errors import SandboxError
+from sandbox.up import listen
+
+if TYPE_CHECKING:
+    from sandbox.client import Sandbox
+
+
+class Forward:
+    """A running forward from 127.0.0.1:`port` to `address` (HOST:PORT inside the plane)."""
+
+    def __init__(self, sandbox: Sandbox, address: str, port: int = 0) -> None:
+        self.address = address
+        with listen(port) as listener:
+            self.port: int = listener.getsockname()[1]
+            relay = ["-m", "sandbox.relay", "--fd", str(listener.fileno()), "--to", address, "--tie-to-stdin"]
+            # The pipe is the life line: the relay ends when this process does, however that happens.
+            self._process = sandbox.exec_in_plane(
+                [sys.executable, *relay], stdin=subprocess.PIPE, pass_fds=(listener.fileno(),)
+            )
+
+    def wait(self) -> int:
+        """Block until the relay ends (the sandbox was stopped) and return its exit code."""
+        return self._process.wait()
+
+    def close(self) -> None:
+        """End the forward and the connections that go through it."""
+        if self._process.stdin:
+            self._process.stdin.close()
+        self._process.wait()
+
+
+def service_address(sandbox: Sandbox, target: str) -> str:
+    """CLUSTER-IP:PORT of `NAMESPACE/NAME[:PORT]`, PORT a number or a name and optional when there is one only.
+
+    Raises SandboxError when there is no such Service or port, or the Service has no cluster IP.
+    """
+    path, _, wanted = target.partition(":")
+    namespace, _, name = path.partition("/")
+    if not namespace or not name:
+        raise SandboxError(
+            f"{target!r} is not NAMESPACE/SERVICE[:PORT]", fix="for example default/llama-gateway:80"
+        )
+    spec = json.loads(sandbox.kubectl(["get", "service", name, "-n", namespace, "-o", "json"]).stdout)["spec"]
+    if spec.get("clusterIP", "None") in ("", "None"):
+        raise SandboxError(
+            f"Service {path} has no cluster IP",
+            why="it is headless or an ExternalName",
+            fix="forward to a Service with a cluster IP",
+        )
+    ports = [p for p in spec["ports"] if not wanted or wanted in (str(p["port"]), p.get("name"))]
+    if len(ports) != 1:
+        known = ", ".join(
+            f"{p['port']}" + (f" ({p['name']})" if p.get("name") else "") for p in spec["ports"]
+        )
+        raise SandboxError(
+            f"Service {path} has no port {wanted}" if wanted else f"Service {path} has several ports",
+            where=f"ports: {known}",
+            fix="name one: NAMESPACE/SERVICE:PORT",
+        )
+    return f"{spec['clusterIP']}:{ports[0]['port']}"

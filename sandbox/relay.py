@@ -1,0 +1,80 @@
+"""Carries TCP connections from the host into the plane.
+
+A socket belongs to the network namespace it was made in, whoever uses it. So the listening socket is made on
+the host's 127.0.0.1 and handed down as a file descriptor to this process, which runs inside the plane: it accepts
+on the host's side and connects on the plane's side. No second hop, and nothing to authenticate in between.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+
+_CHUNK = 256 * 1024
+
+
+async def serve(listener: socket.socket, host: str, port: int) -> asyncio.Server:
+    """Relay every connection accepted on `listener` to host:port until the returned server is closed."""
+
+    async def connected(client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
+        try:
+            target_in, target_out = await asyncio.open_connection(host, port, limit=_CHUNK)
+        except OSError:
+            # A reset, as the target's own refusal would have been; a clean close would look like an answer.
+            client_out.transport.abort()
+            return
+        try:
+            await asyncio.gather(_copy(client_in, target_out), _copy(target_in, client_out))
+        finally:
+            target_out.close()
+            client_out.close()
+
+    return await asyncio.start_server(connected, sock=listener, limit=_CHUNK)
+
+
+async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    """Copy one direction and pass its end on; the other direction may go on (half-closed connections)."""
+    try:
+        while data := await source.read(_CHUNK):
+            target.write(data)
+            await target.drain()
+        with contextlib.suppress(OSError):
+            target.write_eof()
+    except OSError:
+        target.transport.abort()
+
+
+async def _until_stdin_closes() -> None:
+    """Return when the other end of stdin is gone: the process that asked for the forward has ended."""
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await reader.read()
+
+
+async def _run(arguments: argparse.Namespace) -> None:
+    host, _, port = arguments.to.rpartition(":")
+    server = await serve(socket.socket(fileno=arguments.fd), host, int(port))
+    async with server:
+        if arguments.tie_to_stdin:
+            await _until_stdin_closes()
+            # Connections in progress would keep the process alive for as long as they last.
+            os._exit(0)
+        await server.serve_forever()
+
+
+def main() -> None:
+    """`python -m sandbox.relay --fd N --to HOST:PORT [--tie-to-stdin]`, run inside the plane."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fd", type=int, required=True, help="inherited listening socket")
+    parser.add_argument("--to", required=True, help="HOST:PORT to connect to")
+    parser.add_argument("--tie-to-stdin", action="store_true", help="end when stdin closes")
+    asyncio.run(_run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()
