@@ -1,9 +1,9 @@
 """The Kubernetes programs: built once from `sandbox/tools/go.mod`, kept in the user's cache directory.
 
-No package index holds a kube-apiserver, and upstream's download hosts are not reachable from every machine, so
-the sandbox compiles the released modules (their checksums stand in go.sum). A set of binaries lives in a folder
-named by a hash of everything that decides its content; it is built in a temporary folder and renamed when
-whole, so an interrupted build is never taken for a finished one.
+No package index holds a kube-apiserver, and upstream's download hosts are not reachable from every machine,
+so the sandbox compiles the released modules (their checksums stand in go.sum). A set of binaries lives in a
+folder named by a hash of everything that decides its content; it is built in a temporary folder and renamed
+when whole, so an interrupted build is never taken for a finished one.
 """
 
 from __future__ import annotations

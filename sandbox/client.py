@@ -31,6 +31,7 @@ NodeOperation = Literal["kill", "cut", "heal", "start"]
 ProcessOperation = Literal["kill", "freeze", "thaw"]
 
 _CONTROL_SECONDS = 30.0
+_HELM_HOMES = ("CACHE", "CONFIG", "DATA")
 _READS = frozenset({"get", "list", "watch"})
 
 
@@ -44,7 +45,7 @@ class Sandbox:
         self.state = StateDir(name)
         self.name = name
 
-    # --- life ---------------------------------------------------------------------------------------------
+    # --- life ------------------------------------------------------------------------------------------
 
     def up(
         self,
@@ -95,7 +96,7 @@ class Sandbox:
             "processes": processes if running else [],
         }
 
-    # --- files and programs ---------------------------------------------------------------------------------
+    # --- files and programs ----------------------------------------------------------------------------
 
     @property
     def kubeconfig(self) -> Path:
@@ -114,13 +115,21 @@ class Sandbox:
         return Path(self.state.require_ready().bin_dir) / program
 
     def kubectl(
-        self, arguments: Sequence[str], *, input: str | None = None, check: bool = True
+        self,
+        arguments: Sequence[str],
+        *,
+        input: str | None = None,  # noqa: A002
+        check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as administrator; with `check` a failure raises SandboxError with its stderr."""
         return self._program("kubectl", arguments, input, check)
 
     def helm(
-        self, arguments: Sequence[str], *, input: str | None = None, check: bool = True
+        self,
+        arguments: Sequence[str],
+        *,
+        input: str | None = None,  # noqa: A002
+        check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
         """Run helm as administrator, with its own cache and configuration folders in the state directory."""
         return self._program("helm", arguments, input, check)
@@ -128,16 +137,14 @@ class Sandbox:
     def _program(
         self, name: str, arguments: Sequence[str], text: str | None, check: bool
     ) -> subprocess.CompletedProcess[str]:
-        helm_homes = {
-            f"HELM_{kind}_HOME": str(self.state.path / "helm" / kind) for kind in ("CACHE", "CONFIG", "DATA")
-        }
+        homes = {f"HELM_{kind}_HOME": str(self.state.path / "helm" / kind) for kind in _HELM_HOMES}
         done = subprocess.run(
             [self.bin(name), *arguments],
             input=text,
             capture_output=True,
             text=True,
             check=False,
-            env=os.environ | helm_homes | {"KUBECONFIG": str(self.kubeconfig)},
+            env=os.environ | homes | {"KUBECONFIG": str(self.kubeconfig)},
         )
         if check and done.returncode != 0:
             raise SandboxError(
@@ -147,7 +154,7 @@ class Sandbox:
             )
         return done
 
-    # --- inside ----------------------------------------------------------------------------------------------
+    # --- inside ----------------------------------------------------------------------------------------
 
     def exec_in_plane(self, command: Sequence[str | Path], **popen: Any) -> subprocess.Popen[Any]:
         """Start a command inside the plane's namespaces, where cluster IPs and Service names work.
@@ -188,7 +195,7 @@ class Sandbox:
         finally:
             forward.close()
 
-    # --- faults and audit --------------------------------------------------------------------------------------
+    # --- faults and audit ------------------------------------------------------------------------------
 
     def node_fault(self, operation: NodeOperation, node: str) -> Json:
         """Kill a node, cut it off the network, heal the cut, or start a killed node again."""
@@ -229,10 +236,10 @@ class Sandbox:
         return reply
 
     def audit_events(self, *, reads: bool = False) -> Iterator[Json]:
-        """The audit events so far, oldest first (audit.k8s.io/v1 Event, level Metadata): all writes of everybody.
+        """The audit events so far, oldest first: all writes of everybody.
 
-        With `reads` also what the policy keeps of reads: those of Secrets, and all by service accounts outside
-        kube-system.
+        Events are audit.k8s.io/v1 at level Metadata. With `reads` also what the policy keeps of reads: those
+        of Secrets, and all by service accounts outside kube-system.
         """
         with contextlib.suppress(FileNotFoundError), self.state.audit_log.open("rb") as file:
             for line in file:

@@ -17,8 +17,8 @@ _FAST_CLIENT = ("--kube-api-qps=5000", "--kube-api-burst=10000")
 class Plane:
     """What the plane is started with (`plane.json`).
 
-    hpa_sync_period: a Go duration; kubelet_module: Python module to run as the kubelet; relay_fd: the inherited
-    listening socket on the host's 127.0.0.1.
+    hpa_sync_period: a Go duration; kubelet_module: Python module to run as the kubelet; relay_fd: the
+    inherited listening socket on the host's 127.0.0.1.
     """
 
     state: str
@@ -144,8 +144,8 @@ def scheduler(plane: Plane) -> Command:
 def proxy(plane: Plane) -> Command:
     """One kube-proxy for all pods: they are routed through the plane's namespace.
 
-    Start it only when its node has an InternalIP: without one it waits 30 s, assumes loopback, and exits when the
-    address appears later.
+    Start it only when its node has an InternalIP: without one it waits 30 s, assumes loopback, and exits when
+    the address appears later.
     """
     return [
         Path(plane.bin_dir) / "kube-proxy",

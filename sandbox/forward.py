@@ -46,9 +46,7 @@ def service_address(sandbox: Sandbox, target: str) -> str:
     path, _, wanted = target.partition(":")
     namespace, _, name = path.partition("/")
     if not namespace or not name:
-        raise SandboxError(
-            f"{target!r} is not NAMESPACE/SERVICE[:PORT]", fix="for example default/llama-gateway:80"
-        )
+        raise SandboxError(f"{target!r} names no NAMESPACE/SERVICE[:PORT]", fix="e.g. default/llama:80")
     spec = json.loads(sandbox.kubectl(["get", "service", name, "-n", namespace, "-o", "json"]).stdout)["spec"]
     if spec.get("clusterIP", "None") in ("", "None"):
         raise SandboxError(

@@ -1,7 +1,7 @@
 """The nodes of a sandbox: what `--gpu-nodes` and `--cpu-nodes` mean, and the file format of `--nodes`.
 
-A node is `{"name", "labels", "taints", "capacity"}` in the shapes of the Kubernetes API; the kubelet turns the
-list into Node objects.
+A node is `{"name", "labels", "taints", "capacity"}` in the shapes of the Kubernetes API; the kubelet turns
+the list into Node objects.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def load_nodes(path: Path) -> list[Node]:
     fix = 'write a list of {"name": "gpu-0", "labels": {}, "taints": [], "capacity": {"cpu": "32", ...}}'
     if not isinstance(data, list):
         raise SandboxError("the node file is not a list", where=str(path), fix=fix)
-    nodes = []
+    nodes: list[Node] = []
     for number, entry in enumerate(data):
         if (
             not isinstance(entry, dict)

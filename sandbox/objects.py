@@ -1,4 +1,4 @@
-"""API objects that a cluster installer would create: cluster DNS and the endpoints of `kubernetes.default`."""
+"""API objects that a cluster installer would create: cluster DNS and endpoints of `kubernetes.default`."""
 
 from __future__ import annotations
 

@@ -19,9 +19,12 @@ from sandbox.errors import SandboxError
 from sandbox.net import PLANE_ADDRESS
 
 
+_Arguments = list[str | Path]
+
+
 @dataclass(frozen=True)
 class Identity:
-    """A certificate to make: file stem, subject, signing authority and, for servers, the names it answers to."""
+    """A certificate to make: file stem, subject, authority and, for servers, the names it answers to."""
 
     stem: str
     subject: str
@@ -44,7 +47,7 @@ IDENTITIES = (
     Identity("front-proxy", "/CN=front-proxy-client", authority="front-ca"),
     Identity("admin", "/O=system:masters/CN=admin"),
     Identity("setup", "/O=system:masters/CN=sandbox-setup"),
-    # One process keeps all nodes, so it cannot be system:node:NAME; its own name keeps it apart in the audit log.
+    # One process keeps all nodes, so it cannot be system:node:NAME; the audit log still tells it apart.
     Identity("kubelet", "/O=system:masters/CN=sandbox-kubelet"),
     Identity("controller-manager", "/CN=system:kube-controller-manager"),
     Identity("scheduler", "/CN=system:kube-scheduler"),
@@ -77,7 +80,7 @@ _NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-
 
 
 def create(folder: Path) -> None:
-    """Write CA, certificates and the service account key pair into `folder` (PEM, `STEM.crt` and `STEM.key`)."""
+    """Write authorities, certificates and service account keys into `folder`, as STEM.crt and STEM.key."""
 
     def authority(stem: str) -> None:
         config = folder / f"{stem}.cnf"
@@ -89,11 +92,10 @@ def create(folder: Path) -> None:
     def leaf(identity: Identity) -> None:
         config = folder / f"{identity.stem}.cnf"
         config.write_text(_LEAF_CONFIG.format(names=",".join(identity.names) or f"DNS:{identity.stem}"))
-        signer = ["-CA", folder / f"{identity.authority}.crt", "-CAkey", folder / f"{identity.authority}.key"]
-        _openssl(
-            *("req", "-x509", "-config", config, "-subj", identity.subject),
-            *(*signer, *_NEW_KEY, *_outputs(folder, identity.stem)),
-        )
+        ca = folder / identity.authority
+        sign: _Arguments = ["-CA", ca.with_suffix(".crt"), "-CAkey", ca.with_suffix(".key")]
+        request: _Arguments = ["req", "-x509", "-config", config, "-subj", identity.subject]
+        _openssl(*request, *sign, *_NEW_KEY, *_outputs(folder, identity.stem))
 
     def service_accounts() -> None:
         _openssl(
@@ -145,7 +147,7 @@ def write_private(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _outputs(folder: Path, stem: str) -> list[str | Path]:
+def _outputs(folder: Path, stem: str) -> _Arguments:
     return ["-out", folder / f"{stem}.crt", "-keyout", folder / f"{stem}.key"]
 
 

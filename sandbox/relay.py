@@ -1,8 +1,8 @@
 """Carries TCP connections from the host into the plane.
 
 A socket belongs to the network namespace it was made in, whoever uses it. So the listening socket is made on
-the host's 127.0.0.1 and handed down as a file descriptor to this process, which runs inside the plane: it accepts
-on the host's side and connects on the plane's side. No second hop, and nothing to authenticate in between.
+the host's 127.0.0.1 and handed down as a file descriptor to this process, which runs inside the plane: it
+accepts on the host's side and connects on the plane's side. One hop, nothing to authenticate in between.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """PID 1 of the plane: starts processes, writes their logs, reaps, restarts and stops them.
 
-As PID 1 of its PID namespace this process inherits every orphan in there (a pod's grandchild, for example), so
-it reaps whatever `waitpid(-1)` gives and looks up afterwards whether the child was one of its own. That rules
-out asyncio's and subprocess's own waiting in this process.
+As PID 1 of its PID namespace this process inherits every orphan in there (a pod's grandchild, for example),
+so it reaps whatever `waitpid(-1)` gives and looks up afterwards whether the child was one of its own. That
+rules out asyncio's and subprocess's own waiting in this process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _POLL_SECONDS = 0.05
 
 @dataclass
 class Process:
-    """A supervised process. `exit_code` is None while it runs and negative after a signal, as in subprocess."""
+    """A supervised process. `exit_code` is None while it runs, negative after a signal, as in subprocess."""
 
     name: str
     command: Sequence[str | Path]
@@ -64,8 +64,10 @@ class Supervisor:
     async def until(
         self, process: Process, probe: Callable[[], Awaitable[bool]], *, seconds: float, what: str
     ) -> None:
-        """Return when `probe` says True; raise SandboxError with the log's end if the process dies or it takes
-        longer than `seconds`."""
+        """Return when `probe` says True.
+
+        Raises SandboxError with the log's end if the process dies first or it takes longer than `seconds`.
+        """
         deadline = time.monotonic() + seconds
         while not await probe():
             dead = process.exit_code is not None
@@ -88,8 +90,9 @@ class Supervisor:
         for process in chosen:
             self._signal(process, signal.SIGTERM)
         deadline = time.monotonic() + seconds
-        while any(p.exit_code is None for p in chosen) and time.monotonic() < deadline:
-            await asyncio.sleep(_POLL_SECONDS)
+        for process in chosen:
+            while process.exit_code is None and time.monotonic() < deadline:  # noqa: ASYNC110 (set by SIGCHLD)
+                await asyncio.sleep(_POLL_SECONDS)
         for process in chosen:
             self._signal(process, signal.SIGKILL)
 

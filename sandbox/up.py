@@ -112,8 +112,7 @@ class _Up:
     def _follow(self, unshare: subprocess.Popen[str], started: float) -> None:
         """Turn the plane's reports into progress and status until it ends."""
         error = ""
-        assert unshare.stdout is not None
-        for line in unshare.stdout:
+        for line in unshare.stdout or ():
             message = json.loads(line)
             if not self.status.plane_pid:
                 self.status = replace(self.status, plane_pid=_child_of(unshare.pid))
@@ -155,7 +154,7 @@ class _Up:
 
 
 def listen(port: int) -> socket.socket:
-    """A listening socket on 127.0.0.1:`port` (0: any free one); raises SandboxError when the port is taken."""
+    """A listening socket on 127.0.0.1:`port` (0: any free one); raises SandboxError when it is taken."""
     listener = socket.socket()
     # Clients of a stopped sandbox leave the port in TIME_WAIT.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
