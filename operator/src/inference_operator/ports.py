@@ -97,3 +97,28 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds since some start."""
+
+
+class Metrics(Protocol):
+    """What the engine counts about itself; docs/reference/metrics.md has the names."""
+
+    def queue_added(self) -> None:
+        """A key was added that wasn't waiting."""
+
+    def queue_depth(self, depth: int) -> None:
+        """Keys that wait now."""
+
+    def queue_waited(self, seconds: float) -> None:
+        """A key was taken up after this wait."""
+
+    def queue_retried(self) -> None:
+        """A key was queued again after a failure."""
+
+    def pass_done(self, result: str, seconds: float) -> None:
+        """A pass ended: success, transient, permanent, defect or cancelled."""
+
+    def child_written(self, kind: str, verb: str) -> None:
+        """A child was written: apply, merge, annotate, delete."""
+
+    def status_written(self) -> None:
+        """A status was written."""

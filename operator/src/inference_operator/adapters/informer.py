@@ -92,6 +92,7 @@ class Informer:
         backoff_first: float = BACKOFF_FIRST,
     ) -> None:
         self.kind = kind
+        self.namespace = namespace
         self.synced = asyncio.Event()
         self._client = client
         self._where: dict[str, Any] = {

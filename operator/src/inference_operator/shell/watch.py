@@ -1,0 +1,172 @@
+"""kopf as the watch of InferenceClusters, and as nothing else: each event becomes one `on_cluster(key)`.
+
+kopf takes the event loop it runs on for its own: when it ends, it cancels every task that began after it,
+and it replaces the signal handlers. So it gets a thread with a loop of its own; a kopf that ends is started
+again, one that hangs is seen by the liveness probe and can't keep the process from ending (the thread is a
+daemon).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import aiohttp
+import kopf
+
+from ..api import names
+from ..ports import Clock, Credentials
+from .settings import make_settings
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+
+_STOP_SECONDS: Final = 3.0
+_RESTART_FIRST: Final = 1.0
+_RESTART_MAX: Final = 30.0
+
+
+class ClusterWatch:
+    """Run `run()` as a task; `last_seen` is the monotonic time of the last sign of life of the watch."""
+
+    def __init__(
+        self,
+        *,
+        credentials: Callable[[], Awaitable[Credentials]],
+        on_cluster: Callable[[Key], None],
+        namespaces: Sequence[str],
+        clock: Clock,
+    ) -> None:
+        """`on_cluster` is called on the loop that runs `run()`. `namespaces` empty: all of them."""
+        self._credentials = credentials
+        self._on_cluster = on_cluster
+        self._namespaces = namespaces
+        self._clock = clock
+        self.last_seen = clock.monotonic()
+        self.synced = asyncio.Event()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        loop = asyncio.get_running_loop()
+        delay = _RESTART_FIRST
+        while True:
+            started = self._clock.monotonic()
+            thread = _KopfThread(self, loop)
+            thread.start()
+            try:
+                await thread.ended.wait()
+            finally:
+                thread.stop()
+                await asyncio.to_thread(thread.join, _STOP_SECONDS)
+            delay = _RESTART_FIRST if self._clock.monotonic() - started > 60 else min(_RESTART_MAX, delay * 2)
+            log.error("the watch ended, starting it again", extra={"reason": thread.reason, "seconds": delay})
+            await asyncio.sleep(delay)
+
+    def seen(self) -> None:
+        """Called on any thread: the API server has answered the watch."""
+        self.last_seen = self._clock.monotonic()
+
+    def event(self, namespace: str, name: str) -> None:
+        """Called on our own loop: something happened to a cluster, or it was listed."""
+        self._on_cluster((namespace, name))
+
+    async def login(self, loop: asyncio.AbstractEventLoop) -> kopf.AiohttpSession:
+        """Called on kopf's loop, at the start and after each 401: a session with the credentials of now."""
+        future = asyncio.run_coroutine_threadsafe(_await(self._credentials()), loop)
+        credentials = await asyncio.wrap_future(future)
+        return kopf.AiohttpSession(server=credentials.server, aiohttp_session=self._session(credentials))
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        """kopf's words for where to watch."""
+        return {"namespaces": list(self._namespaces)} if self._namespaces else {"clusterwide": True}
+
+    def _session(self, credentials: Credentials) -> aiohttp.ClientSession:
+        trace = aiohttp.TraceConfig()
+
+        async def answered(*_: Any) -> None:
+            self.seen()
+
+        trace.on_request_end.append(answered)
+        headers = {"User-Agent": names.FIELD_MANAGER}
+        if credentials.authorization:
+            headers["Authorization"] = credentials.authorization
+        connector = aiohttp.TCPConnector(limit=0, ssl=_tls(credentials))
+        return aiohttp.ClientSession(
+            connector=connector, headers=headers, trace_configs=[trace], trust_env=True, read_bufsize=2**21
+        )
+
+
+class _KopfThread(threading.Thread):
+    """One life of kopf."""
+
+    def __init__(self, watch: ClusterWatch, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(name="kopf", daemon=True)
+        self.ended = asyncio.Event()
+        self.reason = "it returned"
+        self._watch = watch
+        self._loop = loop
+        self._kopf_loop: asyncio.AbstractEventLoop | None = None
+        self._stop_flag: asyncio.Event | None = None
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        """The thread."""
+        try:
+            asyncio.run(self._operate())
+        except BaseException as error:  # whatever ended kopf, it is started again
+            self.reason = f"{type(error).__name__}: {error}"
+        finally:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self.ended.set)
+
+    def stop(self) -> None:
+        """Called on any thread: make kopf return."""
+        self._stopping.set()
+        if self._kopf_loop is not None and self._stop_flag is not None and self.is_alive():
+            self._kopf_loop.call_soon_threadsafe(self._stop_flag.set)
+
+    async def _operate(self) -> None:
+        self._stop_flag = asyncio.Event()
+        self._kopf_loop = asyncio.get_running_loop()
+        if self._stopping.is_set():
+            return
+        await kopf.operator(
+            registry=self._registry(),
+            settings=make_settings(),
+            stop_flag=self._stop_flag,
+            **self._watch.scope,
+        )
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+
+        @kopf.on.login(registry=registry)
+        async def login(**_: Any) -> kopf.AiohttpSession:
+            return await self._watch.login(self._loop)
+
+        @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
+        async def event(namespace: str | None, name: str | None, **_: Any) -> None:
+            self._watch.seen()
+            self._loop.call_soon_threadsafe(self._watch.event, namespace or "", name or "")
+
+        return registry
+
+
+async def _await(value: Awaitable[Credentials]) -> Credentials:
+    return await value
+
+
+def _tls(credentials: Credentials) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=credentials.ca_path)
+    if credentials.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if credentials.certificate_path:
+        context.load_cert_chain(credentials.certificate_path, credentials.private_key_path)
+    return context
