@@ -96,19 +96,18 @@ class EngineCore:
 
     def _admit(self, request: Request) -> None:
         settings = self._settings
+        # A request that finds a free seat is not queued: it waits for the next step only.
+        queued = len(self._waiting) - (settings.max_num_seqs - len(self._running))
         limit = settings.max_queued_requests
-        if limit is not None and len(self._waiting) >= limit and not self._has_room():
+        if limit is not None and queued >= limit:
             self._stats.rejected("max_num_queued_reqs")
             raise QueueFullError("max_num_queued_reqs", limit)
         limit = settings.max_queued_tokens
-        if limit is None or self._has_room():
+        if limit is None or queued < 0:
             return
         if sum(waiting.prompt_tokens for waiting in self._waiting) + request.prompt_tokens > limit:
             self._stats.rejected("max_num_queued_tokens")
             raise QueueFullError("max_num_queued_tokens", limit)
-
-    def _has_room(self) -> bool:
-        return self.unfinished < self._settings.max_num_seqs
 
     def _wake(self) -> None:
         if self._step is None and self.unfinished and not (self._frozen or self.dead):

@@ -120,7 +120,7 @@ async def _serve(settings: Settings, board: FaultBoard, listener: socket.socket,
         # A client that leaves cancels its handler, which is how a request gets aborted.
         handler_cancellation=True,
         keepalive_timeout=settings.keep_alive_seconds,
-        shutdown_timeout=1,
+        shutdown_timeout=0.5,
     )
     await runner.setup()
     site = web.SockSite(runner, listener, backlog=2048)

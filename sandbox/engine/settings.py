@@ -186,8 +186,8 @@ def _max_model_len(args: argparse.Namespace, shape: shapes.ModelShape, cache_tok
     if wanted > cache_tokens:
         raise StartError(
             f"To serve at least one request with the models's max seq len ({wanted}), more KV cache memory "
-            "is needed than is available. Based on the available memory, the estimated maximum model length is "
-            f"{cache_tokens}. Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when "
+            "is needed than is available. Based on the available memory, the estimated maximum model length "
+            f"is {cache_tokens}. Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when "
             "initializing the engine."
         )
     return wanted

@@ -11,12 +11,10 @@ Prompt = str | list[int]
 CHARACTERS_PER_TOKEN: Final = 4
 VOCABULARY_SIZE: Final = 128_256
 
-_WORDS: Final = (
-    "the of and to in is that it for as with was on be by this are or from at which but not have an had they "
-    "you were their one all we can her has there been if more when will would who so no out up what about "
-    "time than into only some could these two may then do first any like other new over such our man even "
-    "most made after also did many before must through years where much your way well down should because"
-).split()  # noqa: SIM905 - a list of 99 literals would fill two screens
+# 128 words of one syllable: answers can be told apart at a glance and mean nothing.
+_WORDS: Final = tuple(
+    onset + rime for onset in "bdfghklmnprstvwz" for rime in ("a", "en", "il", "o", "ur", "as", "e", "im")
+)
 
 
 def count(prompt: Prompt) -> int:
