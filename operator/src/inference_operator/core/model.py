@@ -78,6 +78,8 @@ class EnginePod:
     restarts: int = 0
     #: Reason of a waiting container: CrashLoopBackOff, ImagePullBackOff, ErrImagePull, …; "" = none.
     waiting: str = ""
+    #: What the kubelet says about it, e.g. which image can't be pulled and why.
+    waiting_message: str = ""
     #: Message of PodScheduled=False; "" = scheduled.
     unschedulable: str = ""
     #: Exit of the last container: "OOMKilled (137)", "Error (1)", …; "" = none.
@@ -138,6 +140,10 @@ class Observed:
     revisions: tuple[Revision, ...]
     gateway: GatewayObserved
     status: InferenceClusterStatus
+    #: "Kind/name" of objects that carry our names or labels, but that something else controls.
+    foreign: tuple[str, ...] = ()
+    #: Revision names of Deployments of ours whose record is gone: nothing is known of their plan.
+    unrecorded: tuple[str, ...] = ()
 
     def revision(self, name: str | None) -> Revision | None:
         """The revision of that name, if it exists."""

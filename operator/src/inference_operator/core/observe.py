@@ -1,0 +1,278 @@
+"""Raw objects -> Observed. Parsing only: what is missing is absent, never guessed.
+
+What the trimmed children must still hold:
+
+    InferenceCluster    metadata.{name, namespace, uid, generation}, status
+    ControllerRevision  metadata, data
+    Deployment          metadata, spec.replicas, status.conditions
+    Pod                 metadata, spec.nodeName, status.{phase, conditions, containerStatuses,
+                        initContainerStatuses}
+    ConfigMap           metadata, data
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from ..api import names
+from ..api.routing import GatewayReport, Routing
+from ..api.v1alpha1 import InferenceClusterStatus
+from .model import ClusterRef, EnginePod, GatewayObserved, Observed, Revision
+from .record import RecordError, decode
+
+Object = Mapping[str, Any]
+_M = TypeVar("_M", bound=BaseModel)
+
+#: A container that is merely on its way.
+_STARTING = frozenset({"ContainerCreating", "PodInitializing"})
+
+
+def cluster_ref(cluster: Object) -> ClusterRef:
+    """Which InferenceCluster this is."""
+    metadata = cluster["metadata"]
+    return ClusterRef(metadata["namespace"], metadata["name"], metadata["uid"], metadata.get("generation", 0))
+
+
+def observe(
+    cluster: Object, children: Mapping[str, Sequence[Object]], node_ready: Callable[[str], bool]
+) -> Observed:
+    """Everything that exists for one cluster.
+
+    `children` holds the objects with the cluster's label by kind; `node_ready` is False only for a node that
+    is known to be gone or NotReady.
+    """
+    ref = cluster_ref(cluster)
+    revisions, unrecorded = _revisions(ref, children, node_ready)
+    return Observed(
+        cluster=ref,
+        revisions=revisions,
+        gateway=_gateway(ref, children),
+        status=parse_status(cluster.get("status") or {}),
+        foreign=tuple(_foreign(ref, children)),
+        unrecorded=unrecorded,
+    )
+
+
+def controller(obj: Object) -> Mapping[str, Any] | None:
+    """The ownerReference of the object's controller."""
+    references = obj["metadata"].get("ownerReferences") or ()
+    return next((reference for reference in references if reference.get("controller")), None)
+
+
+def owned(obj: Object, uid: str) -> bool:
+    """Is the object controlled by the InferenceCluster with this uid?"""
+    owner = controller(obj)
+    return owner is not None and owner["uid"] == uid
+
+
+def parse_status(status: Object) -> InferenceClusterStatus:
+    """What holds of a stored status. A field that this release can't read (a newer one wrote it) is dropped
+    alone: the name of the stable revision must not be lost over it."""
+    kept: dict[str, Any] = {}
+    for key, value in status.items():
+        if _parsed(InferenceClusterStatus, json.dumps({key: value})) is not None:
+            kept[key] = value
+    return InferenceClusterStatus.model_validate_json(json.dumps(kept))
+
+
+def _foreign(ref: ClusterRef, children: Mapping[str, Sequence[Object]]) -> Iterator[str]:
+    for kind in sorted(children):
+        if kind == "Pod":
+            continue  # pods belong to ReplicaSets; an odd one is simply nobody's engine
+        for obj in children[kind]:
+            if not owned(obj, ref.uid):
+                yield f"{kind}/{obj['metadata']['name']}"
+
+
+def _ours(ref: ClusterRef, children: Mapping[str, Sequence[Object]], kind: str) -> list[Object]:
+    return [obj for obj in children.get(kind, ()) if owned(obj, ref.uid)]
+
+
+def _named(objects: Iterable[Object], name: str) -> Object | None:
+    return next((obj for obj in objects if obj["metadata"]["name"] == name), None)
+
+
+def _label(obj: Object, label: str) -> str:
+    return str((obj["metadata"].get("labels") or {}).get(label, ""))
+
+
+def _revisions(
+    ref: ClusterRef, children: Mapping[str, Sequence[Object]], node_ready: Callable[[str], bool]
+) -> tuple[tuple[Revision, ...], tuple[str, ...]]:
+    """Recorded revisions, oldest first, and names of those with a Deployment and no readable record."""
+    deployments = {
+        _label(obj, names.LABEL_REVISION): obj
+        for obj in _ours(ref, children, "Deployment")
+        if _label(obj, names.LABEL_COMPONENT) == names.COMPONENT_ENGINE
+    }
+    found: list[Revision] = []
+    for obj in _ours(ref, children, "ControllerRevision"):
+        name = _label(obj, names.LABEL_REVISION)
+        try:
+            record = decode(obj.get("data") or {})
+        except RecordError:
+            continue
+        deployment = deployments.pop(name, None)
+        found.append(
+            Revision(
+                name=name,
+                created=timestamp(obj["metadata"].get("creationTimestamp")),
+                plan=record.plan,
+                template=record.template,
+                template_digest=record.template_digest,
+                replicas=(deployment.get("spec") or {}).get("replicas", 1) if deployment else None,
+                pods=tuple(_engines(ref, name, children, node_ready)),
+                create_error=_condition(deployment or {}, "ReplicaFailure", "True"),
+            )
+        )
+    found.sort(key=lambda revision: (revision.created, revision.name))
+    return tuple(found), tuple(sorted(deployments))
+
+
+def _pods(children: Mapping[str, Sequence[Object]], deployment: str, component: str) -> list[Object]:
+    """Pods that a ReplicaSet of this Deployment made. ReplicaSets aren't watched: their name says enough,
+    `<deployment>-<hash>`, and a hash holds no dash."""
+    found = []
+    for pod in children.get("Pod", ()):
+        owner = controller(pod)
+        if _label(pod, names.LABEL_COMPONENT) != component or owner is None or owner["kind"] != "ReplicaSet":
+            continue
+        if owner["name"].rpartition("-")[0] == deployment:
+            found.append(pod)
+    return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+
+def _engines(
+    ref: ClusterRef,
+    revision: str,
+    children: Mapping[str, Sequence[Object]],
+    node_ready: Callable[[str], bool],
+) -> Iterator[EnginePod]:
+    for pod in _pods(children, names.workload_name(ref.name, revision), names.COMPONENT_ENGINE):
+        if _label(pod, names.LABEL_REVISION) == revision:
+            yield _engine(pod, revision, node_ready)
+
+
+def _engine(pod: Object, revision: str, node_ready: Callable[[str], bool]) -> EnginePod:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    node = (pod.get("spec") or {}).get("nodeName") or ""
+    waiting, waiting_message = _waiting(status)
+    containers = status.get("containerStatuses") or ()
+    return EnginePod(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        revision=revision,
+        node=node,
+        created=timestamp(metadata.get("creationTimestamp")),
+        ready=_has_condition(pod, "Ready", "True"),
+        terminating=bool(metadata.get("deletionTimestamp")),
+        phase=status.get("phase") or "Pending",
+        restarts=sum(int(container.get("restartCount") or 0) for container in containers),
+        waiting=waiting,
+        waiting_message=waiting_message,
+        unschedulable=_condition(pod, "PodScheduled", "False"),
+        last_exit=_last_exit(status),
+        deletion_cost=_integer((metadata.get("annotations") or {}).get(names.ANNOTATION_DELETION_COST)),
+        node_lost=bool(node) and not node_ready(node),
+    )
+
+
+def _statuses(status: Object) -> list[Object]:
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def _waiting(status: Object) -> tuple[str, str]:
+    for container in _statuses(status):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason = waiting.get("reason") or ""
+        if reason and reason not in _STARTING:
+            return reason, waiting.get("message") or ""
+    return "", ""
+
+
+def _last_exit(status: Object) -> str:
+    """How a container ended last. Exit 0 counts as well: an engine never ends by itself."""
+    for container in status.get("containerStatuses") or ():
+        for key in ("state", "lastState"):
+            ended = (container.get(key) or {}).get("terminated")
+            if ended:
+                return f"{ended.get('reason') or 'Error'} ({ended.get('exitCode')})"
+    return ""
+
+
+def _conditions(obj: Object) -> Sequence[Object]:
+    return (obj.get("status") or {}).get("conditions") or ()
+
+
+def _has_condition(obj: Object, kind: str, status: str) -> bool:
+    return any(c.get("type") == kind and c.get("status") == status for c in _conditions(obj))
+
+
+def _condition(obj: Object, kind: str, status: str) -> str:
+    """Message (or reason) of a condition that has this status; "" = it hasn't."""
+    for condition in _conditions(obj):
+        if condition.get("type") == kind and condition.get("status") == status:
+            return condition.get("message") or condition.get("reason") or kind
+    return ""
+
+
+def _gateway(ref: ClusterRef, children: Mapping[str, Sequence[Object]]) -> GatewayObserved:
+    name = names.gateway_name(ref.name)
+    deployment = _named(_ours(ref, children, "Deployment"), name)
+    pods = [
+        pod
+        for pod in _pods(children, name, names.COMPONENT_GATEWAY)
+        if (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded")
+    ]
+    config_maps = _ours(ref, children, "ConfigMap")
+    routing = _routing(_named(config_maps, names.routing_name(ref.name)))
+    return GatewayObserved(
+        wanted=(deployment.get("spec") or {}).get("replicas", 1) if deployment else 0,
+        ready_pods=tuple(
+            pod["metadata"]["name"]
+            for pod in pods
+            if _has_condition(pod, "Ready", "True") and not pod["metadata"].get("deletionTimestamp")
+        ),
+        pods=tuple(pod["metadata"]["name"] for pod in pods),
+        reports=tuple(_reports(_named(config_maps, names.report_name(ref.name)))),
+        shares={track.revision: track.share for track in routing.tracks} if routing else {},
+        drains=routing.drains if routing else (),
+    )
+
+
+def _routing(config_map: Object | None) -> Routing | None:
+    text = ((config_map or {}).get("data") or {}).get(names.ROUTING_KEY)
+    return _parsed(Routing, text) if text else None
+
+
+def _reports(config_map: Object | None) -> Iterator[GatewayReport]:
+    """Reports that can be read. A broken one counts as missing, which is never good news."""
+    data = (config_map or {}).get("data") or {}
+    for key in sorted(data):
+        report = _parsed(GatewayReport, data[key]) if key.startswith(names.REPORT_KEY_PREFIX) else None
+        if report is not None:
+            yield report
+
+
+def _parsed(model: type[_M], text: str) -> _M | None:
+    try:
+        return model.model_validate_json(text)
+    except ValidationError:
+        return None
+
+
+def timestamp(text: str | None) -> float:
+    """Seconds since the epoch of an RFC 3339 time; 0.0 when there is none."""
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def _integer(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None
