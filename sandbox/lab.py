@@ -85,7 +85,7 @@ class Lab:
     def api(self) -> ApiClient:
         """A client of the sandbox's API server with administrator's rights."""
         if self._api is None:
-            self._api = config.new_client_from_config(str(self.sandbox.kubeconfig))
+            self._api = config.new_client_from_config(str(self.sandbox.kubeconfig))  # type: ignore[no-untyped-call]
         return self._api
 
     def get(self, path: str) -> Json | None:
@@ -97,7 +97,7 @@ class Lab:
                 header_params={"Accept": "application/json", **self._auth()},
                 _request_timeout=10,
             )
-            return json.loads(response.read())  # type: ignore[no-any-return]
+            return json.loads(response.read())  # type: ignore[no-untyped-call, no-any-return]
         except ApiException as error:
             if error.status == 404:
                 return None
@@ -178,7 +178,7 @@ class Lab:
 
     # --- waiting --------------------------------------------------------------------------------------
 
-    def until(self, what: str, look: Callable[[], T], timeout: float, interval: float = 0.2) -> T:
+    def until(self, what: str, look: Callable[[], T | None], timeout: float, interval: float = 0.2) -> T:
         """Call `look` until it returns something true; WaitTimeout tells what was waited for."""
         deadline = time.monotonic() + timeout
         while True:
