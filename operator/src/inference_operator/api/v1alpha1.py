@@ -8,78 +8,31 @@ measure a whole spec. A field stands here only when it does something.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-
-class ApiModel(BaseModel):
-    """Strict: what the API server's schema refuses is refused here too, should the schema be older."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        populate_by_name=True,
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        allow_inf_nan=False,
-    )
-
-
-# One line, printable, no quotes, no backslash: these strings reach a command line, haproxy.cfg or a label.
-ModelId = Annotated[
-    str, StringConstraints(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
-]
-ServedName = Annotated[
-    str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:-]*$")
-]
-GitRevision = Annotated[
-    str, StringConstraints(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
-]
-EngineVersion = Annotated[
-    str, StringConstraints(max_length=40, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+([.-]?[a-z0-9]+)*$")
-]
-ImageReference = Annotated[
-    str,
-    StringConstraints(
-        min_length=1,
-        max_length=255,
-        pattern=r"^[a-z0-9]([a-zA-Z0-9._/:-]*[a-zA-Z0-9])?(@sha256:[0-9a-f]{64})?$",
-    ),
-]
-#: An object's name (DNS subdomain).
-ObjectName = Annotated[
-    str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
-]
-SecretKey = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[-._a-zA-Z0-9]+$")]
-LabelKey = Annotated[
-    str,
-    StringConstraints(
-        min_length=1,
-        max_length=127,
-        pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
-    ),
-]
-LabelValue = Annotated[
-    str, StringConstraints(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
-]
-AnnotationValue = Annotated[str, StringConstraints(max_length=256, pattern=r"^[ -~]*$")]
-#: One command line argument: printable ASCII, so no newline and no control character.
-Argument = Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=r"^[ -~]+$")]
-EnvName = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-EnvValue = Annotated[str, StringConstraints(max_length=512, pattern=r"^[ -~]*$")]
-#: Seconds, minutes or hours as Kubernetes people write them: 90s, 5m, 2h.
-Duration = Annotated[str, StringConstraints(max_length=10, pattern=r"^[1-9][0-9]{0,5}(s|m|h)$")]
-Quantity = Annotated[
-    str, StringConstraints(max_length=20, pattern=r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")
-]
-AcceleratorName = Annotated[
-    str, StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")
-]
-ResourceName = Annotated[
-    str, StringConstraints(min_length=3, max_length=127, pattern=r"^[a-z0-9.-]+/[A-Za-z0-9][-A-Za-z0-9_.]*$")
-]
+from .base import ATOMIC, ATOMIC_MAP, BY_NAME, BY_TYPE, ApiModel, StatusModel, rule, validations
+from .scalars import (
+    AcceleratorName,
+    AnnotationValue,
+    Argument,
+    Duration,
+    EngineVersion,
+    EnvName,
+    EnvValue,
+    GitRevision,
+    ImageReference,
+    LabelKey,
+    LabelValue,
+    ModelId,
+    ObjectName,
+    Quantity,
+    ResourceName,
+    SecretKey,
+    ServedName,
+    VolumePath,
+)
 
 
 class EngineType(StrEnum):
@@ -112,26 +65,58 @@ class PersistentVolumeClaimSource(ApiModel):
     """Weights lie on a volume; the engine starts offline."""
 
     claim_name: ObjectName
-    path: Annotated[
-        str, StringConstraints(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
-    ] = Field(description="Folder below the volume's root that holds the model.")
+    path: VolumePath = Field(description="Folder below the volume's root that holds the model.")
+
+
+_ONE_SOURCE = "set exactly one of huggingFace and persistentVolumeClaim"
 
 
 class ModelSource(ApiModel):
     """Where the weights are: exactly one."""
 
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            rule("has(self.huggingFace) != has(self.persistentVolumeClaim)", _ONE_SOURCE)
+        )
+    )
+
     hugging_face: HuggingFaceSource | None = None
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.hugging_face is None) == (self.persistent_volume_claim is None):
+            raise ValueError(_ONE_SOURCE)
+        return self
+
+
+_KV_HEADS = "kvHeads has to divide heads"
+_HEAD_DIM = "heads doesn't divide hiddenSize: set headDim too, from the model's config.json"
 
 
 class Architecture(ApiModel):
     """Shape of a model outside the catalogue, as in its config.json."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            rule("self.heads % self.kvHeads == 0", _KV_HEADS),
+            rule("has(self.headDim) || self.hiddenSize % self.heads == 0", _HEAD_DIM),
+        )
+    )
 
     layers: int = Field(ge=1, le=1000)
     hidden_size: int = Field(ge=64, le=1_000_000)
     heads: int = Field(ge=1, le=1024)
     kv_heads: int = Field(ge=1, le=1024)
     head_dim: int | None = Field(None, ge=8, le=1024, description="Default: hiddenSize / heads.")
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Self:
+        if self.heads % self.kv_heads:
+            raise ValueError(_KV_HEADS)
+        if self.head_dim is None and self.hidden_size % self.heads:
+            raise ValueError(_HEAD_DIM)
+        return self
 
 
 class Model(ApiModel):
@@ -174,9 +159,15 @@ class Engine(ApiModel):
     )
     image: ImageReference | None = Field(None, description="Image to use instead of the version's own.")
     args: Annotated[list[Argument], Field(max_length=16)] = Field(
-        default_factory=list, description="More arguments, one `--flag=value` or `--flag` each."
+        default_factory=list,
+        description="More flags of the engine, `--flag` or `--flag=value` each.",
+        json_schema_extra=ATOMIC,
     )
-    env: Annotated[list[EnvVar], Field(max_length=16)] = Field(default_factory=list)
+    env: Annotated[list[EnvVar], Field(max_length=16)] = Field(
+        default_factory=list,
+        description="Plain environment variables of the engine; no secrets.",
+        json_schema_extra=BY_NAME,
+    )
     resources: Resources | None = None
     load_timeout: Duration | None = Field(None, description="Longest time from start to ready. Default 30m.")
     drain_timeout: Duration | None = Field(None, description="Longest wait for running requests. Default 5m.")
@@ -204,23 +195,45 @@ class Rollout(ApiModel):
     strategy: RolloutStrategy = RolloutStrategy.ROLLING_UPDATE
 
 
+_NO_KEY = "without a key, operator has to be Exists"
+_NO_VALUE = "with operator Exists there is no value"
+
+
 class Toleration(ApiModel):
     """As in a pod."""
 
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            rule("has(self.key) || (has(self.operator) && self.operator == 'Exists')", _NO_KEY),
+            rule("!has(self.value) || !has(self.operator) || self.operator == 'Equal'", _NO_VALUE),
+        )
+    )
+
     key: LabelKey | None = None
-    operator: Annotated[str, StringConstraints(max_length=6, pattern="^(Exists|Equal)$")] | None = None
+    operator: Literal["Exists", "Equal"] | None = Field(None, description="Default Equal.")
     value: LabelValue | None = None
-    effect: (
-        Annotated[str, StringConstraints(max_length=16, pattern="^(NoSchedule|PreferNoSchedule|NoExecute)$")]
-        | None
-    ) = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
+        None, description="Default: every effect."
+    )
+
+    @model_validator(mode="after")
+    def _as_in_a_pod(self) -> Self:
+        if self.key is None and self.operator != "Exists":
+            raise ValueError(_NO_KEY)
+        if self.value is not None and self.operator == "Exists":
+            raise ValueError(_NO_VALUE)
+        return self
 
 
 class Placement(ApiModel):
     """Where engines may run."""
 
-    node_selector: Annotated[dict[LabelKey, LabelValue], Field(max_length=8)] = Field(default_factory=dict)
-    tolerations: Annotated[list[Toleration], Field(max_length=8)] = Field(default_factory=list)
+    node_selector: Annotated[dict[LabelKey, LabelValue], Field(max_length=8)] = Field(
+        default_factory=dict, json_schema_extra=ATOMIC_MAP
+    )
+    tolerations: Annotated[list[Toleration], Field(max_length=8)] = Field(
+        default_factory=list, json_schema_extra=ATOMIC
+    )
     runtime_class_name: ObjectName | None = None
     scheduler_name: ObjectName | None = None
     priority_class_name: ObjectName | None = None
@@ -274,7 +287,9 @@ class InferenceClusterSpec(ApiModel):
     )
     rollout: Rollout = Field(default_factory=Rollout)
     placement: Placement = Field(default_factory=Placement)
-    image_pull_secrets: Annotated[list[LocalObjectRef], Field(max_length=4)] = Field(default_factory=list)
+    image_pull_secrets: Annotated[list[LocalObjectRef], Field(max_length=4)] = Field(
+        default_factory=list, json_schema_extra=BY_NAME
+    )
     pod_metadata: PodMetadata = Field(default_factory=PodMetadata)
     gateway: Gateway = Field(default_factory=Gateway)
 
@@ -287,7 +302,7 @@ class ConditionStatus(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class Condition(ApiModel):
+class Condition(StatusModel):
     """metav1.Condition."""
 
     type: Annotated[str, StringConstraints(max_length=64)]
@@ -298,7 +313,7 @@ class Condition(ApiModel):
     last_transition_time: Annotated[str, StringConstraints(max_length=32)]
 
 
-class PlanStatus(ApiModel):
+class PlanStatus(StatusModel):
     """What the spec became: written once per revision."""
 
     input_digest: Annotated[str, StringConstraints(max_length=64)]
@@ -310,11 +325,11 @@ class PlanStatus(ApiModel):
     max_concurrency: int = Field(description="Requests that one replica works on at once.")
     context_length: int | None = None
     reasons: Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Field(max_length=16)] = Field(
-        default_factory=list
+        default_factory=list, json_schema_extra=ATOMIC
     )
 
 
-class RevisionsStatus(ApiModel):
+class RevisionsStatus(StatusModel):
     """Which revision serves, and which one is on its way."""
 
     stable: Annotated[str, StringConstraints(max_length=16)] | None = Field(None, description="Serves now.")
@@ -324,7 +339,7 @@ class RevisionsStatus(ApiModel):
     updated_replicas: int = Field(0, description="Ready replicas of the target revision.")
 
 
-class FailoverEvent(ApiModel):
+class FailoverEvent(StatusModel):
     """One engine that the gateways took out of service, or took back."""
 
     time: Annotated[str, StringConstraints(max_length=32)]
@@ -335,13 +350,15 @@ class FailoverEvent(ApiModel):
     streams_cut: int | None = None
 
 
-class FailoverStatus(ApiModel):
+class FailoverStatus(StatusModel):
     """The last failovers, newest last."""
 
-    last_events: Annotated[list[FailoverEvent], Field(max_length=10)] = Field(default_factory=list)
+    last_events: Annotated[list[FailoverEvent], Field(max_length=10)] = Field(
+        default_factory=list, json_schema_extra=ATOMIC
+    )
 
 
-class InferenceClusterStatus(ApiModel):
+class InferenceClusterStatus(StatusModel):
     """Observed state: states and decisions, never gauges."""
 
     observed_generation: int = 0
@@ -354,4 +371,6 @@ class InferenceClusterStatus(ApiModel):
     plan: PlanStatus | None = None
     revisions: RevisionsStatus | None = None
     failover: FailoverStatus | None = None
-    conditions: Annotated[list[Condition], Field(max_length=24)] = Field(default_factory=list)
+    conditions: Annotated[list[Condition], Field(max_length=24)] = Field(
+        default_factory=list, json_schema_extra=BY_TYPE
+    )
