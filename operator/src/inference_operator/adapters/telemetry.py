@@ -19,7 +19,10 @@ _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: time, level, logger, message, and every key given as `extra`."""
+    """One object per line: time, level, logger, message, and every key given as `extra`.
+
+    What stands in the extra `context` goes to the top level: a log record has a `name` of its own already.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""
@@ -29,7 +32,9 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        entry.update({k: v for k, v in vars(record).items() if k not in _STANDARD_FIELDS})
+        extra = {k: v for k, v in vars(record).items() if k not in _STANDARD_FIELDS}
+        entry.update(extra.pop("context", {}))
+        entry.update(extra)
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return orjson.dumps(entry, default=str).decode()

@@ -64,6 +64,7 @@ class Workers:
     async def _pass(self, key: Key) -> None:
         started = self._clock.monotonic()
         result = "success"
+        # A key of its own: `name` is taken in a log record.
         context = {"namespace": key[0], "name": key[1]}
         try:
             delay = await self._reconcile(key)
@@ -82,12 +83,13 @@ class Workers:
                 again = PERMANENT_RETRY_SECONDS * (1 + self._jitter() / 5)
                 self._queue.add_after(key, again)
             log.warning(
-                "pass failed", extra={**context, "reason": str(error), "retrySeconds": round(again, 1)}
+                "pass failed",
+                extra={"context": context, "reason": str(error), "retrySeconds": round(again, 1)},
             )
         except Exception:
             # A defect of ours on one cluster must not stop the work on all others.
             result = "defect"
             again = self._queue.retry(key)
-            log.exception("pass failed", extra={**context, "retrySeconds": round(again, 1)})
+            log.exception("pass failed", extra={"context": context, "retrySeconds": round(again, 1)})
         finally:
             self._metrics.pass_done(result, self._clock.monotonic() - started)
