@@ -1,0 +1,48 @@
+"""A figure holds when its value is within its limit; no data never holds; the exit status says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bench import figures
+from tests.bench.figures import Bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(figures, "OUTPUT", tmp_path)
+    return Bench("example", "quick")
+
+
+def test_figures_within_their_limits_exit_with_0_and_are_written(bench: Bench, tmp_path: Path) -> None:
+    bench.add("time", [1.0, 2.5], "s", 3, "here")
+    assert bench.finish() == 0
+    assert json.loads((tmp_path / "example.json").read_text()) == [
+        {
+            "figure": "time",
+            "value": 2.5,
+            "unit": "s",
+            "limit": 3,
+            "holds": True,
+            "runs": [1.0, 2.5],
+            "conditions": "here",
+        }
+    ]
+
+
+def test_a_figure_above_its_limit_exits_with_1(bench: Bench) -> None:
+    bench.add("lost", [0, 1], "", 0, "here")
+    assert bench.finish() == 1
+
+
+def test_no_data_never_holds(bench: Bench) -> None:
+    bench.add("time", [], "s", 3, "here")
+    assert not bench.figures[0].holds
+    assert bench.finish() == 1
+
+
+def test_a_bench_without_any_figure_fails(bench: Bench) -> None:
+    assert bench.finish() == 1
