@@ -141,8 +141,9 @@ def _held(target: Revision | None) -> str:
     plan = target.plan
     return (
         f"Rollout held: the engine of revision {target.name} needs {plan.gpus} x {plan.resource_name} beside "
-        "the running one, and the only replica can't be replaced without downtime. Free GPUs, add a node, raise "
-        "the quota, or set spec.rollout.strategy to Recreate to accept the downtime. Reason: {why}"
+        "the running one, and the only replica can't be replaced without downtime. Free GPUs, add a node, "
+        "raise the quota, or set spec.rollout.strategy to Recreate to accept the downtime. "
+        f"Reason: {why}"
     )
 
 
