@@ -25,6 +25,8 @@ TOOLS = Path(__file__).parent / "tools"
 KUBERNETES = "v1.37.2"
 HELM = "v4.3.1"
 GO_MINIMUM = (1, 26)
+# Where Go's own installation instructions put it, on PATH or not.
+GO_FALLBACK = "/usr/local/go/bin"
 
 # Without -X the programs call themselves v0.0.0-master+$Format and fail version skew checks.
 LDFLAGS = " ".join(
@@ -93,7 +95,7 @@ def ensure(progress: Progress = lambda _: None) -> Path:
 
 def find_go() -> Path:
     """The Go toolchain; raises SandboxError when there is none or it is older than the modules ask for."""
-    found = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    found = shutil.which("go") or shutil.which("go", path=GO_FALLBACK)
     fix = (
         f"install Go {GO_MINIMUM[0]}.{GO_MINIMUM[1]} or newer and put it on PATH, "
         f"or set {PREBUILT_VARIABLE} to a folder that holds {', '.join(PACKAGES)}"
@@ -101,7 +103,7 @@ def find_go() -> Path:
     if not found:
         raise SandboxError(
             "no Go toolchain to build the Kubernetes programs with",
-            where="PATH and /usr/local/go/bin",
+            where=f"PATH and {GO_FALLBACK}",
             why="the sandbox compiles them once from released modules",
             fix=fix,
         )

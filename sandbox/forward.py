@@ -39,14 +39,14 @@ class Forward:
 
 
 def service_address(sandbox: Sandbox, target: str) -> str:
-    """CLUSTER-IP:PORT of `NAMESPACE/NAME[:PORT]`, PORT a number or a name and optional when there is one only.
+    """CLUSTER-IP:PORT of `NAMESPACE/NAME[:PORT]`; PORT is a number or name, optional when there is one.
 
     Raises SandboxError when there is no such Service or port, or the Service has no cluster IP.
     """
     path, _, wanted = target.partition(":")
     namespace, _, name = path.partition("/")
     if not namespace or not name:
-        raise SandboxError(f"{target!r} names no NAMESPACE/SERVICE[:PORT]", fix="e.g. default/llama:80")
+        raise SandboxError(f"{target!r} is not NAMESPACE/SERVICE[:PORT]", fix="write default/llama:80")
     spec = json.loads(sandbox.kubectl(["get", "service", name, "-n", namespace, "-o", "json"]).stdout)["spec"]
     if spec.get("clusterIP", "None") in ("", "None"):
         raise SandboxError(

@@ -18,7 +18,6 @@ import yaml
 from sandbox.errors import SandboxError
 from sandbox.net import PLANE_ADDRESS
 
-
 _Arguments = list[str | Path]
 
 

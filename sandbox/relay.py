@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 import sys
 
 _CHUNK = 256 * 1024
@@ -24,8 +25,7 @@ async def serve(listener: socket.socket, host: str, port: int) -> asyncio.Server
         try:
             target_in, target_out = await asyncio.open_connection(host, port, limit=_CHUNK)
         except OSError:
-            # A reset, as the target's own refusal would have been; a clean close would look like an answer.
-            client_out.transport.abort()
+            _reset(client_out)
             return
         try:
             await asyncio.gather(_copy(client_in, target_out), _copy(target_in, client_out))
@@ -45,7 +45,14 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
         with contextlib.suppress(OSError):
             target.write_eof()
     except OSError:
-        target.transport.abort()
+        _reset(target)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """End a connection as the other side's refusal or reset would: a clean close looks like an empty answer."""
+    # Without a zero linger time the kernel sends FIN, also for an aborted transport (socket(7)).
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 async def _until_stdin_closes() -> None:

@@ -1,4 +1,4 @@
-"""The smallest kubelet that lets a plane come up: nodes with an address, leases, a control socket that echoes.
+"""The smallest kubelet that lets a plane come up: nodes with an address, a control socket that echoes.
 
 It stands in for `sandbox.kubelet` where a test is about the plane alone.
 """
@@ -18,9 +18,13 @@ import yaml
 
 def tls(config: dict) -> ssl.SSLContext:
     user, cluster = config["users"][0]["user"], config["clusters"][0]["cluster"]
-    context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    context = ssl.create_default_context(
+        cadata=base64.b64decode(cluster["certificate-authority-data"]).decode()
+    )
     with tempfile.NamedTemporaryFile() as pair:
-        pair.write(base64.b64decode(user["client-certificate-data"]) + base64.b64decode(user["client-key-data"]))
+        pair.write(
+            base64.b64decode(user["client-certificate-data"]) + base64.b64decode(user["client-key-data"])
+        )
         pair.flush()
         context.load_cert_chain(pair.name)
     return context

@@ -1,0 +1,3 @@
+from tests.plugins.sandbox import sandbox
+
+__all__ = ["sandbox"]

@@ -1,0 +1,60 @@
+"""The relay carries bytes, ends and refusals as they are."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from sandbox import relay
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def relayed(handler: Handler) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    target = await asyncio.start_server(handler, "127.0.0.1", 0)
+    port = target.sockets[0].getsockname()[1]
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = await relay.serve(listener, "127.0.0.1", port)
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    yield reader, writer
+    writer.close()
+    server.close()
+    target.close()
+
+
+async def test_an_answer_after_the_end_of_the_request_arrives() -> None:
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(str(len(await reader.read())).encode())
+        writer.close()
+
+    async with relayed(count) as (reader, writer):
+        writer.write(b"x" * 3_000_000)
+        writer.write_eof()
+        assert await reader.read() == b"3000000"
+
+
+async def test_a_stream_arrives_piece_by_piece() -> None:
+    async def tick(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readexactly(1):
+            writer.write(b"token ")
+            await writer.drain()
+
+    async with relayed(tick) as (reader, writer):
+        for _ in range(3):
+            writer.write(b".")
+            assert await asyncio.wait_for(reader.readexactly(6), 5) == b"token "
+
+
+async def test_a_refused_connection_is_a_reset_and_not_an_empty_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = await relay.serve(listener, "127.0.0.1", port)
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    with pytest.raises(ConnectionResetError):
+        await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    server.close()
