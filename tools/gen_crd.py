@@ -1,4 +1,4 @@
-"""Write crds/inferenceclusters.yaml from the pydantic models; with --check only compare, exit 1 on a difference."""
+"""Write crds/inferenceclusters.yaml from the models; with --check compare and exit 1 on a difference."""
 
 from __future__ import annotations
 

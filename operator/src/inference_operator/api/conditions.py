@@ -6,7 +6,9 @@ health checks match on it. A condition enters this list together with the behavi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 
 class ConditionType(StrEnum):
@@ -97,6 +99,92 @@ class Reason(StrEnum):
     # anything that was not looked at in this pass
     NOT_OBSERVED = "NotObserved"
 
+
+_TRUE, _FALSE, _UNKNOWN = "True", "False", "Unknown"
+_OBSERVED_ONLY: Final = {_UNKNOWN: (Reason.NOT_OBSERVED,)}
+_SPEC_FAULTS: Final = (
+    Reason.UNKNOWN_MODEL,
+    Reason.TENSOR_NOT_DIVIDING,
+    Reason.TENSOR_ABOVE_NODE,
+    Reason.TENSOR_ON_SLICE,
+    Reason.UNKNOWN_ACCELERATOR,
+    Reason.ARGUMENT_UNKNOWN,
+    Reason.ARGUMENT_RESERVED,
+    Reason.ARGUMENT_INVALID,
+    Reason.ENV_RESERVED,
+    Reason.LABEL_RESERVED,
+    Reason.UNSUPPORTED_VERSION,
+    Reason.CONTEXT_TOO_LONG,
+    Reason.SCHEMA_VIOLATION,
+    Reason.NAME_TAKEN,
+)
+
+#: Which reasons a condition can have with which status: health checks of GitOps tools are made from it.
+REASONS: Final[Mapping[ConditionType, Mapping[str, tuple[Reason, ...]]]] = {
+    ConditionType.READY: {
+        _TRUE: (Reason.SERVING, Reason.DEGRADED),
+        _FALSE: (
+            Reason.PROGRESSING,
+            Reason.STOPPED,
+            Reason.INVALID,
+            Reason.UNAVAILABLE,
+            Reason.SUSPENDED,
+        ),
+        **_OBSERVED_ONLY,
+    },
+    ConditionType.AVAILABLE: {
+        _TRUE: (Reason.ENGINES_READY,),
+        _FALSE: (Reason.NO_ENGINE, Reason.NO_GATEWAY, Reason.STOPPED),
+        **_OBSERVED_ONLY,
+    },
+    ConditionType.SPEC_VALID: {_TRUE: (Reason.VALID,), _FALSE: _SPEC_FAULTS, **_OBSERVED_ONLY},
+    ConditionType.PLANNED: {
+        _TRUE: (Reason.PLANNED,),
+        _FALSE: (Reason.SPEC_INVALID,),
+        **_OBSERVED_ONLY,
+    },
+    ConditionType.GATEWAY_READY: {
+        _TRUE: (Reason.ACCEPTING,),
+        _FALSE: (Reason.STARTING, Reason.UNAVAILABLE),
+        **_OBSERVED_ONLY,
+    },
+    ConditionType.CAPACITY_AVAILABLE: {
+        _TRUE: (Reason.SCHEDULED,),
+        _FALSE: (Reason.UNSCHEDULABLE, Reason.QUOTA_EXCEEDED, Reason.CREATE_FAILED),
+        **_OBSERVED_ONLY,
+    },
+    ConditionType.DEGRADED: {
+        _TRUE: (Reason.ENGINES_MISSING,),
+        _FALSE: (Reason.ALL_READY,),
+        **_OBSERVED_ONLY,
+    },
+    ConditionType.FAILOVER_ACTIVE: {
+        _TRUE: (Reason.ENGINE_DOWN,),
+        _FALSE: (Reason.NONE,),
+        **_OBSERVED_ONLY,
+    },
+    ConditionType.UPDATE_AVAILABLE: {
+        _TRUE: (Reason.NEW_RENDERING,),
+        _FALSE: (Reason.UP_TO_DATE,),
+        **_OBSERVED_ONLY,
+    },
+    ConditionType.RECONCILING: {
+        _TRUE: (Reason.FIRST_CREATION, Reason.ROLLING_OUT),
+        _FALSE: (Reason.SETTLED,),
+        **_OBSERVED_ONLY,
+    },
+    ConditionType.STALLED: {
+        _TRUE: (
+            Reason.SPEC_INVALID,
+            Reason.LOAD_TIMEOUT,
+            Reason.CRASH_LOOP,
+            Reason.IMAGE_PULL,
+            Reason.APPLY_FAILED,
+        ),
+        _FALSE: (Reason.SETTLED, Reason.NONE),
+        **_OBSERVED_ONLY,
+    },
+}
 
 MESSAGE_LIMIT = 1024
 

@@ -74,7 +74,7 @@ ResourceName = Annotated[
     Field(json_schema_extra=validations(rule("!self.contains('kubernetes.io/')", _RESOURCE_MESSAGE))),
 ]
 
-_DURATION_MESSAGE: Final = f"longer than {LONGEST_DURATION}"
+_DURATION_MESSAGE: Final = f"has to be at most {LONGEST_DURATION}"
 #: Seconds, minutes or hours as Kubernetes people write them: 90s, 5m, 2h.
 Duration = Annotated[
     str,

@@ -227,5 +227,5 @@ def _convert_map(
         raise SchemaError(f"{path}: keys without a bound or a pattern")
     # A raw CEL string: the pattern's backslashes are the regular expression's.
     expression = f"self.all(key, size(key) <= {longest} && key.matches(r'{pattern}'))"
-    message = f"a key has to be at most {longest} characters that match {pattern}"
+    message = f"a key has to have the form of a label's, [prefix/]name, and at most {longest} characters"
     out.setdefault("x-kubernetes-validations", []).append({"rule": expression, "message": message})

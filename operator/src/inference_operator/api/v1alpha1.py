@@ -10,9 +10,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from .base import ATOMIC, ATOMIC_MAP, BY_NAME, BY_TYPE, ApiModel, StatusModel, rule, validations
+from . import defaults
+from .base import ATOMIC, ATOMIC_MAP, BY_NAME, ApiModel, rule, validations
 from .scalars import (
     AcceleratorName,
     AnnotationValue,
@@ -33,6 +34,46 @@ from .scalars import (
     ServedName,
     VolumePath,
 )
+from .status import (
+    Condition,
+    ConditionStatus,
+    FailoverEvent,
+    FailoverStatus,
+    InferenceClusterStatus,
+    PlanStatus,
+    RevisionsStatus,
+)
+
+__all__ = [
+    "Accelerator",
+    "Architecture",
+    "Condition",
+    "ConditionStatus",
+    "Engine",
+    "EngineType",
+    "EnvVar",
+    "FailoverEvent",
+    "FailoverStatus",
+    "Gateway",
+    "HuggingFaceSource",
+    "InferenceClusterSpec",
+    "InferenceClusterStatus",
+    "LocalObjectRef",
+    "Model",
+    "ModelSource",
+    "Parallelism",
+    "PersistentVolumeClaimSource",
+    "Placement",
+    "PlanStatus",
+    "PodMetadata",
+    "Queue",
+    "Resources",
+    "RevisionsStatus",
+    "Rollout",
+    "RolloutStrategy",
+    "SecretKeyRef",
+    "Toleration",
+]
 
 
 class EngineType(StrEnum):
@@ -51,20 +92,22 @@ class RolloutStrategy(StrEnum):
 class SecretKeyRef(ApiModel):
     """A key of a Secret in the same namespace. The operator never reads it: the kubelet mounts it."""
 
-    name: ObjectName
-    key: SecretKey = "token"
+    name: ObjectName = Field(description="Name of the Secret.")
+    key: SecretKey = Field("token", description="Key in the Secret. Default token.")
 
 
 class HuggingFaceSource(ApiModel):
     """Weights come from the Hugging Face hub."""
 
-    token_secret_ref: SecretKeyRef | None = Field(None, description="Token for gated models.")
+    token_secret_ref: SecretKeyRef | None = Field(
+        None, description="Token for gated models, in the same namespace. Default: no token."
+    )
 
 
 class PersistentVolumeClaimSource(ApiModel):
     """Weights lie on a volume; the engine starts offline."""
 
-    claim_name: ObjectName
+    claim_name: ObjectName = Field(description="PersistentVolumeClaim in the same namespace.")
     path: VolumePath = Field(description="Folder below the volume's root that holds the model.")
 
 
@@ -104,11 +147,11 @@ class Architecture(ApiModel):
         )
     )
 
-    layers: int = Field(ge=1, le=1000)
-    hidden_size: int = Field(ge=64, le=1_000_000)
-    heads: int = Field(ge=1, le=1024)
-    kv_heads: int = Field(ge=1, le=1024)
-    head_dim: int | None = Field(None, ge=8, le=1024, description="Default: hiddenSize / heads.")
+    layers: int = Field(ge=1, le=1000, description="num_hidden_layers.")
+    hidden_size: int = Field(ge=64, le=1_000_000, description="hidden_size.")
+    heads: int = Field(ge=1, le=1024, description="num_attention_heads.")
+    kv_heads: int = Field(ge=1, le=1024, description="num_key_value_heads.")
+    head_dim: int | None = Field(None, ge=8, le=1024, description="head_dim. Default: hiddenSize / heads.")
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
@@ -126,38 +169,47 @@ class Model(ApiModel):
     served_name: ServedName | None = Field(
         None, description="Stable name that clients send. Default: the id."
     )
-    revision: GitRevision | None = Field(None, description="Commit or tag of the weights.")
+    revision: GitRevision | None = Field(
+        None, description="Commit or tag of the weights. Default: the newest."
+    )
     source: ModelSource | None = Field(
         None, description="Where the weights are. Default: the Hugging Face hub."
     )
-    architecture: Architecture | None = Field(None, description="Needed for a model outside the catalogue.")
+    architecture: Architecture | None = Field(
+        None, description="Shape of a model, as in its config.json. Default: the catalogue's."
+    )
     context_length: int | None = Field(
-        None, ge=1, le=16_777_216, description="Longest prompt plus answer, in tokens."
+        None,
+        ge=1,
+        le=16_777_216,
+        description="Longest prompt plus answer, in tokens. Default: what the model was made for.",
     )
 
 
 class EnvVar(ApiModel):
     """A plain environment variable of the engine. Secrets are mounted by their own fields."""
 
-    name: EnvName
-    value: EnvValue
+    name: EnvName = Field(description="Variable; those that the operator sets are refused.")
+    value: EnvValue = Field(description="Plain value, printable ASCII.")
 
 
 class Resources(ApiModel):
     """CPU and memory of one engine pod; GPUs follow from the plan."""
 
-    cpu: Quantity | None = None
-    memory: Quantity | None = None
+    cpu: Quantity | None = Field(None, description="CPUs, e.g. 8 or 500m. Default: no request.")
+    memory: Quantity | None = Field(None, description="Memory, e.g. 64Gi. Default: no request.")
 
 
 class Engine(ApiModel):
     """The program that serves the model."""
 
-    type: EngineType = EngineType.VLLM
+    type: EngineType = Field(EngineType.VLLM, description="Program that serves the model. Default VLLM.")
     version: EngineVersion | None = Field(
-        None, description="Engine version; its default image follows from it."
+        None, description="Version of the engine. Default: what this release of the operator was tested with."
     )
-    image: ImageReference | None = Field(None, description="Image to use instead of the version's own.")
+    image: ImageReference | None = Field(
+        None, description="Image, which has to hold that version. Default: vllm/vllm-openai:v<version>."
+    )
     args: Annotated[list[Argument], Field(max_length=16)] = Field(
         default_factory=list,
         description="More flags of the engine, `--flag` or `--flag=value` each.",
@@ -169,8 +221,14 @@ class Engine(ApiModel):
         json_schema_extra=BY_NAME,
     )
     resources: Resources | None = None
-    load_timeout: Duration | None = Field(None, description="Longest time from start to ready. Default 30m.")
-    drain_timeout: Duration | None = Field(None, description="Longest wait for running requests. Default 5m.")
+    load_timeout: Duration | None = Field(
+        None, description=f"Longest time from start to ready. Default {defaults.LOAD_TIMEOUT}."
+    )
+    drain_timeout: Duration | None = Field(
+        None,
+        description="Longest wait for running requests when a replica goes. "
+        f"Default {defaults.DRAIN_TIMEOUT}.",
+    )
 
 
 class Accelerator(ApiModel):
@@ -179,8 +237,12 @@ class Accelerator(ApiModel):
     type: AcceleratorName | None = Field(
         None, description="GPU type from the catalogue, e.g. H100. Default: any."
     )
-    per_node: int | None = Field(None, ge=1, le=64, description="GPUs a node has. Default 8.")
-    resource_name: ResourceName | None = Field(None, description="Default nvidia.com/gpu.")
+    per_node: int | None = Field(
+        None, ge=1, le=64, description=f"GPUs of a node. Default {defaults.GPUS_PER_NODE}."
+    )
+    resource_name: ResourceName | None = Field(
+        None, description=f"Resource of the device plugin. Default {defaults.RESOURCE_NAME}."
+    )
 
 
 class Parallelism(ApiModel):
@@ -192,7 +254,11 @@ class Parallelism(ApiModel):
 class Rollout(ApiModel):
     """How a change of the model or engine reaches the traffic."""
 
-    strategy: RolloutStrategy = RolloutStrategy.ROLLING_UPDATE
+    strategy: RolloutStrategy = Field(
+        RolloutStrategy.ROLLING_UPDATE,
+        description="RollingUpdate: new engines start beside the old ones. Recreate: the old ones stop "
+        "first. Default RollingUpdate.",
+    )
 
 
 _NO_KEY = "without a key, operator has to be Exists"
@@ -200,7 +266,7 @@ _NO_VALUE = "with operator Exists there is no value"
 
 
 class Toleration(ApiModel):
-    """As in a pod."""
+    """Taint that engine pods tolerate, as in a pod."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
@@ -209,9 +275,9 @@ class Toleration(ApiModel):
         )
     )
 
-    key: LabelKey | None = None
+    key: LabelKey | None = Field(None, description="Key of the taint. Default: any, with operator Exists.")
     operator: Literal["Exists", "Equal"] | None = Field(None, description="Default Equal.")
-    value: LabelValue | None = None
+    value: LabelValue | None = Field(None, description="Value of the taint, with operator Equal.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
         None, description="Default: every effect."
     )
@@ -229,148 +295,82 @@ class Placement(ApiModel):
     """Where engines may run."""
 
     node_selector: Annotated[dict[LabelKey, LabelValue], Field(max_length=8)] = Field(
-        default_factory=dict, json_schema_extra=ATOMIC_MAP
+        default_factory=dict, description="Labels that a node has to have.", json_schema_extra=ATOMIC_MAP
     )
     tolerations: Annotated[list[Toleration], Field(max_length=8)] = Field(
-        default_factory=list, json_schema_extra=ATOMIC
+        default_factory=list, description="Taints that engine pods tolerate.", json_schema_extra=ATOMIC
     )
-    runtime_class_name: ObjectName | None = None
-    scheduler_name: ObjectName | None = None
-    priority_class_name: ObjectName | None = None
+    runtime_class_name: ObjectName | None = Field(None, description="RuntimeClass of the engine pods.")
+    scheduler_name: ObjectName | None = Field(None, description="Scheduler of the engine pods.")
+    priority_class_name: ObjectName | None = Field(None, description="PriorityClass of the engine pods.")
     node_loss_toleration_seconds: int | None = Field(
         None,
         ge=0,
         le=3600,
-        description="After a node is lost, its engines are replaced this much later. Default 30.",
+        description="After a node is lost, its engines are replaced this much later. "
+        f"Default {defaults.NODE_LOSS_TOLERATION_SECONDS}.",
     )
 
 
 class LocalObjectRef(ApiModel):
     """An object in the same namespace."""
 
-    name: ObjectName
+    name: ObjectName = Field(description="Name of the object.")
 
 
 class PodMetadata(ApiModel):
     """Labels and annotations that the engine pods get besides ours."""
 
-    labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=8)] = Field(default_factory=dict)
-    annotations: Annotated[dict[LabelKey, AnnotationValue], Field(max_length=8)] = Field(default_factory=dict)
+    labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=8)] = Field(
+        default_factory=dict, description="Labels of the engine pods."
+    )
+    annotations: Annotated[dict[LabelKey, AnnotationValue], Field(max_length=8)] = Field(
+        default_factory=dict, description="Annotations of the engine pods."
+    )
 
 
 class Queue(ApiModel):
     """Requests that no engine can take at once wait in the gateway."""
 
     length: int | None = Field(
-        None, ge=1, le=10_000, description="Waiting requests per gateway pod. Default 1000."
+        None,
+        ge=1,
+        le=10_000,
+        description=f"Requests that may wait in one gateway pod. Default {defaults.QUEUE_LENGTH}.",
     )
-    timeout: Duration | None = Field(None, description="Longest wait before 503. Default 60s.")
+    timeout: Duration | None = Field(
+        None, description=f"Longest wait before the answer 503. Default {defaults.QUEUE_TIMEOUT}."
+    )
 
 
 class Gateway(ApiModel):
     """The proxy in front of the engines."""
 
-    replicas: int | None = Field(None, ge=1, le=16, description="Gateway pods. Default 2.")
+    replicas: int | None = Field(
+        None, ge=1, le=16, description=f"Gateway pods. Default {defaults.GATEWAY_REPLICAS}."
+    )
     queue: Queue | None = None
 
 
 class InferenceClusterSpec(ApiModel):
     """Desired state. Only `model.id` is required."""
 
-    suspend: bool = Field(False, description="Stop reconciling: nothing is changed or deleted.")
+    suspend: bool = Field(
+        False, description="True stops reconciling: nothing is changed or deleted. Default false."
+    )
     model: Model
     engine: Engine = Field(default_factory=Engine)
     accelerator: Accelerator = Field(default_factory=Accelerator)
     parallelism: Parallelism = Field(default_factory=Parallelism)
     replicas: int = Field(
-        1, ge=0, le=10_000, description="Engine replicas; 0 = stopped. Set by kubectl scale or an HPA."
+        1, ge=0, le=10_000, description="Engine replicas, 0 = stopped; kubectl scale or an HPA set it too."
     )
     rollout: Rollout = Field(default_factory=Rollout)
     placement: Placement = Field(default_factory=Placement)
     image_pull_secrets: Annotated[list[LocalObjectRef], Field(max_length=4)] = Field(
-        default_factory=list, json_schema_extra=BY_NAME
+        default_factory=list,
+        description="Secrets with registry credentials, in the same namespace.",
+        json_schema_extra=BY_NAME,
     )
     pod_metadata: PodMetadata = Field(default_factory=PodMetadata)
     gateway: Gateway = Field(default_factory=Gateway)
-
-
-class ConditionStatus(StrEnum):
-    """Three-valued, as everywhere in Kubernetes."""
-
-    TRUE = "True"
-    FALSE = "False"
-    UNKNOWN = "Unknown"
-
-
-class Condition(StatusModel):
-    """metav1.Condition."""
-
-    type: Annotated[str, StringConstraints(max_length=64)]
-    status: ConditionStatus
-    reason: Annotated[str, StringConstraints(min_length=1, max_length=64)]
-    message: Annotated[str, StringConstraints(max_length=1024)] = ""
-    observed_generation: int = 0
-    last_transition_time: Annotated[str, StringConstraints(max_length=32)]
-
-
-class PlanStatus(StatusModel):
-    """What the spec became: written once per revision."""
-
-    input_digest: Annotated[str, StringConstraints(max_length=64)]
-    model: Annotated[str, StringConstraints(max_length=200)]
-    engine_version: Annotated[str, StringConstraints(max_length=40)]
-    accelerator: Annotated[str, StringConstraints(max_length=63)] | None = None
-    tensor: int
-    gpus: int = Field(description="GPUs of one replica.")
-    max_concurrency: int = Field(description="Requests that one replica works on at once.")
-    context_length: int | None = None
-    reasons: Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Field(max_length=16)] = Field(
-        default_factory=list, json_schema_extra=ATOMIC
-    )
-
-
-class RevisionsStatus(StatusModel):
-    """Which revision serves, and which one is on its way."""
-
-    stable: Annotated[str, StringConstraints(max_length=16)] | None = Field(None, description="Serves now.")
-    target: Annotated[str, StringConstraints(max_length=16)] | None = Field(
-        None, description="What the spec asks for."
-    )
-    updated_replicas: int = Field(0, description="Ready replicas of the target revision.")
-
-
-class FailoverEvent(StatusModel):
-    """One engine that the gateways took out of service, or took back."""
-
-    time: Annotated[str, StringConstraints(max_length=32)]
-    kind: Annotated[str, StringConstraints(max_length=32)]
-    pod: Annotated[str, StringConstraints(max_length=253)]
-    gateway: Annotated[str, StringConstraints(max_length=253)]
-    detection_ms: int | None = None
-    streams_cut: int | None = None
-
-
-class FailoverStatus(StatusModel):
-    """The last failovers, newest last."""
-
-    last_events: Annotated[list[FailoverEvent], Field(max_length=10)] = Field(
-        default_factory=list, json_schema_extra=ATOMIC
-    )
-
-
-class InferenceClusterStatus(StatusModel):
-    """Observed state: states and decisions, never gauges."""
-
-    observed_generation: int = 0
-    replicas: int = Field(
-        0, description="Replicas of the wanted total that exist, without surge or draining ones."
-    )
-    ready_replicas: int = 0
-    selector: Annotated[str, StringConstraints(max_length=512)] = ""
-    endpoint: Annotated[str, StringConstraints(max_length=256)] = ""
-    plan: PlanStatus | None = None
-    revisions: RevisionsStatus | None = None
-    failover: FailoverStatus | None = None
-    conditions: Annotated[list[Condition], Field(max_length=24)] = Field(
-        default_factory=list, json_schema_extra=BY_TYPE
-    )

@@ -26,6 +26,13 @@ class ModelShape:
     #: Longest context that the model was trained for, in tokens; None = unknown.
     max_context: int | None = None
 
+    def splits_into(self, tensor: int) -> bool:
+        """Can that many GPUs share each layer? vLLM's rule: heads are split evenly; KV heads too, or each is
+        copied equally often."""
+        if self.heads % tensor:
+            return False
+        return self.latent_attention or self.kv_heads % tensor == 0 or tensor % self.kv_heads == 0
+
 
 @dataclass(frozen=True)
 class Gpu:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any, Final
 
 from ..api import defaults
 from ..api.v1alpha1 import InferenceClusterSpec
+from ..core.canonical import canonical
 
 #: Goes up when the rule below changes, which renames every revision: only with a migration.
 HASH_VERSION: Final = 1
@@ -26,8 +26,8 @@ def input_digest(spec: InferenceClusterSpec) -> str:
         mode="json", by_alias=True, exclude=_NOT_IN_PODS, exclude_none=True, exclude_defaults=True
     )
     _drop_defaults(data)
-    canonical = json.dumps([HASH_VERSION, _without_empty(data)], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    document = [HASH_VERSION, _without_empty(data)]
+    return hashlib.sha256(canonical(document).encode()).hexdigest()
 
 
 def _drop_defaults(data: dict[str, Any]) -> None:

@@ -142,8 +142,8 @@ def _model_problems(
         yield Problem(
             "spec.model.id",
             Reason.UNKNOWN_MODEL,
-            f"{spec.model.id} is not in the catalogue: set spec.model.architecture (layers, hiddenSize, heads "
-            f"and kvHeads of its config.json), or use a known model, nearest first: {nearest} "
+            f"{spec.model.id} is not in the catalogue: set spec.model.architecture (layers, hiddenSize, "
+            f"heads and kvHeads of its config.json), or use a known model, nearest first: {nearest} "
             f"(all {len(models())}: docs/reference/catalogue.md)",
         )
         return
@@ -210,7 +210,7 @@ def _tensor_problems(spec: InferenceClusterSpec, shape: ModelShape | None) -> It
         return
     field = "spec.parallelism.tensor"
     per_node = spec.accelerator.per_node or defaults.GPUS_PER_NODE
-    legal = [n for n in range(1, per_node + 1) if shape is None or _divides(n, shape)]
+    legal = [n for n in range(1, per_node + 1) if shape is None or shape.splits_into(n)]
     choices = f"legal: {', '.join(map(str, legal))}"
     resource = spec.accelerator.resource_name or defaults.RESOURCE_NAME
     if tensor > 1 and "/mig-" in resource:
@@ -225,20 +225,13 @@ def _tensor_problems(spec: InferenceClusterSpec, shape: ModelShape | None) -> It
             Reason.TENSOR_ABOVE_NODE,
             f"{tensor} GPUs are more than the {per_node} of a node (spec.accelerator.perNode); {choices}",
         )
-    if shape is not None and not _divides(tensor, shape):
+    if shape is not None and not shape.splits_into(tensor):
         yield Problem(
             field,
             Reason.TENSOR_NOT_DIVIDING,
             f"{tensor} GPUs can't share {shape.heads} attention heads ({shape.kv_heads} KV heads) evenly; "
             f"{choices}",
         )
-
-
-def _divides(tensor: int, shape: ModelShape) -> bool:
-    """vLLM's rule: heads are split evenly; KV heads too, or each is copied equally often."""
-    if shape.heads % tensor:
-        return False
-    return shape.latent_attention or shape.kv_heads % tensor == 0 or tensor % shape.kv_heads == 0
 
 
 def _metadata_problems(spec: InferenceClusterSpec) -> Iterator[Problem]:

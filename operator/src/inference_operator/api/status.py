@@ -1,0 +1,96 @@
+"""The status of an InferenceCluster: states and decisions, never gauges, and bounded like the spec."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from .base import ATOMIC, BY_TYPE, StatusModel
+
+
+class ConditionStatus(StrEnum):
+    """Three-valued, as everywhere in Kubernetes."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Condition(StatusModel):
+    """metav1.Condition."""
+
+    type: Annotated[str, StringConstraints(max_length=64)] = Field(description="See conditions.md.")
+    status: ConditionStatus
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    message: Annotated[str, StringConstraints(max_length=1024)] = ""
+    observed_generation: int = 0
+    last_transition_time: Annotated[str, StringConstraints(max_length=32)]
+
+
+class PlanStatus(StatusModel):
+    """What the spec became: written once per revision."""
+
+    input_digest: Annotated[str, StringConstraints(max_length=64)]
+    model: Annotated[str, StringConstraints(max_length=200)]
+    engine_version: Annotated[str, StringConstraints(max_length=40)]
+    accelerator: Annotated[str, StringConstraints(max_length=63)] | None = None
+    tensor: int
+    gpus: int = Field(description="GPUs of one replica.")
+    max_concurrency: int = Field(description="Requests that one replica works on at once.")
+    context_length: int | None = None
+    reasons: Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Field(max_length=16)] = Field(
+        default_factory=list, json_schema_extra=ATOMIC
+    )
+
+
+class RevisionsStatus(StatusModel):
+    """Which revision serves, and which one is on its way."""
+
+    stable: Annotated[str, StringConstraints(max_length=16)] | None = Field(None, description="Serves now.")
+    target: Annotated[str, StringConstraints(max_length=16)] | None = Field(
+        None, description="What the spec asks for."
+    )
+    updated_replicas: int = Field(0, description="Ready replicas of the target revision.")
+
+
+class FailoverEvent(StatusModel):
+    """One engine that the gateways took out of service, or took back."""
+
+    time: Annotated[str, StringConstraints(max_length=32)]
+    kind: Annotated[str, StringConstraints(max_length=32)]
+    pod: Annotated[str, StringConstraints(max_length=253)]
+    gateway: Annotated[str, StringConstraints(max_length=253)]
+    detection_ms: int | None = None
+    streams_cut: int | None = None
+
+
+class FailoverStatus(StatusModel):
+    """The last failovers, newest last."""
+
+    last_events: Annotated[list[FailoverEvent], Field(max_length=10)] = Field(
+        default_factory=list, json_schema_extra=ATOMIC
+    )
+
+
+class InferenceClusterStatus(StatusModel):
+    """Observed state: states and decisions, never gauges."""
+
+    observed_generation: int = Field(0, description="Generation of the spec that this status is about.")
+    replicas: int = Field(
+        0, description="Replicas of the wanted total that exist, without surge or draining ones."
+    )
+    ready_replicas: int = Field(0, description="Replicas that can serve now.")
+    selector: Annotated[str, StringConstraints(max_length=512)] = Field(
+        "", description="Labels of the engine pods, for autoscalers."
+    )
+    endpoint: Annotated[str, StringConstraints(max_length=256)] = Field(
+        "", description="OpenAI-compatible base address inside the Kubernetes cluster."
+    )
+    plan: PlanStatus | None = None
+    revisions: RevisionsStatus | None = None
+    failover: FailoverStatus | None = None
+    conditions: Annotated[list[Condition], Field(max_length=24)] = Field(
+        default_factory=list, json_schema_extra=BY_TYPE
+    )
