@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from sandbox import nodes, prereqs, up
+from sandbox import nodes, up
 from sandbox.client import NodeOperation, ProcessOperation, Sandbox
 from sandbox.errors import SandboxError
 from sandbox.state import Status
@@ -274,10 +274,3 @@ def _exec(name: str, command: tuple[str, ...]) -> None:
         except KeyboardInterrupt:  # the terminal has sent it to the command as well, whose answer counts
             continue
     sys.exit(code if code >= 0 else 128 - code)
-
-
-@main.command("check")
-def _check() -> None:
-    """Check the machine: programs, namespaces, nftables. Installs missing Debian packages when root."""
-    prereqs.check()
-    _out.print("This machine can run a sandbox.")

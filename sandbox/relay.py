@@ -49,7 +49,7 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """End a connection as the other side's refusal or reset would: a clean close looks like an empty answer."""
+    """End a connection as a refusal or reset by the other side would: a clean end looks like an answer."""
     # Without a zero linger time the kernel sends FIN, also for an aborted transport (socket(7)).
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

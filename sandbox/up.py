@@ -1,7 +1,7 @@
 """The outside of a sandbox: prepares the state directory, starts the plane and stays with it.
 
-`up` in the foreground is this process; `up --detach` starts it in the background as
-`python -m sandbox.up OPTIONS` and watches `status.json`. The plane cannot outlive it: SIGKILL of this process
+`up` in the foreground is this process; `up --detach` starts it in the background, as `python -m sandbox.up`
+with its options on stdin, and watches `status.json`. The plane cannot outlive it: SIGKILL of this process
 makes the kernel kill `unshare` (PDEATHSIG), which kills PID 1 of the PID namespace (--kill-child), which ends
 every process in it.
 """
@@ -220,13 +220,17 @@ def start_detached(options: Options, progress: Progress, *, die_with_parent: boo
     prefix = [*_DIE_WITH_PARENT, "TERM", "--"] if die_with_parent else []
     with state.up_log.open("wb") as log:
         child = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "sandbox.up", json.dumps(asdict(options))],
-            stdin=subprocess.DEVNULL,
+            [*prefix, sys.executable, "-m", "sandbox.up", options.name],
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
             env=plane_environment(),
             start_new_session=True,
+            text=True,
         )
+    if child.stdin:
+        with child.stdin:
+            json.dump(asdict(options), child.stdin)
     try:
         return _wait_ready(state, child, progress)
     except KeyboardInterrupt:
@@ -235,7 +239,7 @@ def start_detached(options: Options, progress: Progress, *, die_with_parent: boo
         raise
 
 
-def _wait_ready(state: StateDir, child: subprocess.Popen[bytes], progress: Progress) -> Status:
+def _wait_ready(state: StateDir, child: subprocess.Popen[str], progress: Progress) -> Status:
     shown = ""
     while True:
         ended = child.poll() is not None
@@ -276,8 +280,8 @@ def stop(name: str, *, keep_logs: bool = False, seconds: float = 15.0) -> bool:
 
 
 def main() -> None:
-    """`python -m sandbox.up OPTIONS`: the background half of `up --detach`."""
-    options = Options(**json.loads(sys.argv[1]))
+    """`python -m sandbox.up NAME < OPTIONS`: the background half of `up --detach`; NAME is for `ps`."""
+    options = Options(**json.load(sys.stdin))
     try:
         run(options, progress=print, ready=lambda _: print("ready", flush=True))
     except SandboxError as error:

@@ -31,12 +31,25 @@ def until(what: str, look: Callable[[], bool], seconds: float) -> None:
         time.sleep(0.05)
 
 
-def in_namespace(namespace: str) -> list[int]:
-    """Host PIDs of the living processes in a PID namespace (`pid:[4026...]`)."""
+def in_namespace(namespace: str, states: str = "RSDTtI") -> list[int]:
+    """Host PIDs of the processes in a PID namespace (`pid:[4026...]`), by default without zombies."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and str((entry / "ns/pid").readlink()) == namespace:
+                state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+                found += [int(entry.name)] if state in states else []
+        except OSError:
+            continue
+    return found
+
+
+def mentioning(text: str) -> list[int]:
+    """PIDs of the processes with `text` in their command line (zombies have none)."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and text.encode() in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
         except OSError:
             continue
@@ -103,8 +116,7 @@ def test_terminating_an_exec_ends_the_command_inside(plane: Sandbox) -> None:
     command = plane.exec_in_plane(["sleep", "12345"])
 
     def sleeping() -> bool:
-        lines = [Path(f"/proc/{pid}/cmdline") for pid in in_namespace(namespace_of(plane))]
-        return any(b"12345" in line.read_bytes() for line in lines if line.exists())
+        return bool(set(mentioning("sleep\x0012345")) & set(in_namespace(namespace_of(plane))))
 
     until("start of sleep", sleeping, 5)
     command.terminate()
@@ -190,11 +202,7 @@ def test_a_process_that_dies_is_started_again(plane: Sandbox) -> None:
 def test_orphans_are_reaped(plane: Sandbox) -> None:
     plane.exec_in_plane(["sh", "-c", "sleep 0.2 & exit 0"]).wait()
     time.sleep(0.4)
-    states = [
-        Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        for pid in in_namespace(namespace_of(plane))
-    ]
-    assert "Z" not in states
+    until("end of all zombies", lambda: not in_namespace(namespace_of(plane), "Z"), 5)
 
 
 def test_a_second_start_under_the_same_name_is_refused(plane: Sandbox) -> None:
@@ -211,13 +219,13 @@ def test_two_sandboxes_live_side_by_side_and_a_killed_one_leaves_nothing(plane: 
         started_inside = other.exec_in_plane(["sleep", "300"])
         namespace = namespace_of(other)
         assert len(in_namespace(namespace)) > 8
-        up, unshare = other.state.require_ready().up_pid, other.state.require_ready().plane_pid
+        assert mentioning(str(other.state.path))
 
-        os.kill(up, signal.SIGKILL)
-        until("end of everything in the sandbox", lambda: not in_namespace(namespace), 1.0)
+        os.kill(other.state.require_ready().up_pid, signal.SIGKILL)
+        until("end of all inside", lambda: not in_namespace(namespace), 1.0)
+        until("end of all outside", lambda: not mentioning(str(other.state.path)), 1.0)
 
         started_inside.wait(5)
-        assert not Path(f"/proc/{unshare}").exists()
         assert other.status()["phase"] == "stopped"
         assert plane.kubectl(["get", "--raw", "/readyz"]).stdout == "ok"
     finally:
