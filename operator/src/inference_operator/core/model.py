@@ -87,6 +87,8 @@ class EnginePod:
     deletion_cost: int | None = None
     #: The pod's node is known to be NotReady: the pod counts as lost.
     node_lost: bool = False
+    #: When it got its node; None = not yet. Loading can't have begun before.
+    scheduled: float | None = None
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ What the trimmed children must still hold:
     InferenceCluster    metadata.{name, namespace, uid, generation}, status
     ControllerRevision  metadata, data
     Deployment          metadata, spec.replicas, status.conditions
-    Pod                 metadata, spec.nodeName, status.{phase, conditions, containerStatuses,
-                        initContainerStatuses}
+    Pod                 metadata, spec.nodeName, status.{phase, containerStatuses, initContainerStatuses},
+                        status.conditions with lastTransitionTime of PodScheduled
     ConfigMap           metadata, data
 """
 
@@ -179,6 +179,7 @@ def _engine(pod: Object, revision: str, node_ready: Callable[[str], bool]) -> En
         last_exit=_last_exit(status),
         deletion_cost=_integer((metadata.get("annotations") or {}).get(names.ANNOTATION_DELETION_COST)),
         node_lost=bool(node) and not node_ready(node),
+        scheduled=_scheduled(pod) if node else None,
     )
 
 
@@ -219,6 +220,13 @@ def _condition(obj: Object, kind: str, status: str) -> str:
         if condition.get("type") == kind and condition.get("status") == status:
             return condition.get("message") or condition.get("reason") or kind
     return ""
+
+
+def _scheduled(pod: Object) -> float:
+    for condition in _conditions(pod):
+        if condition.get("type") == "PodScheduled" and condition.get("lastTransitionTime"):
+            return timestamp(condition["lastTransitionTime"])
+    return timestamp(pod["metadata"].get("creationTimestamp"))
 
 
 def _gateway(ref: ClusterRef, children: Mapping[str, Sequence[Object]]) -> GatewayObserved:

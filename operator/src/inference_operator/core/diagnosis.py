@@ -1,0 +1,91 @@
+"""Why engines aren't ready: pod states -> one reason and a message that says what, where and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..api.conditions import Reason
+from .model import EnginePod, Plan
+
+_PULL = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
+)
+#: One restart of one pod is no verdict (acceptance A10).
+_CRASHES = 2
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What keeps engines from getting ready, when waiting alone won't help."""
+
+    reason: Reason
+    message: str
+
+
+def failure(pods: Sequence[EnginePod], plan: Plan, load_timeout: float, now: float) -> Failure | None:
+    """The worst that is wrong with these live pods; None = they are ready or on their way."""
+    for check in (_image_pull, _crash_loop, _load_timeout):
+        found = check(pods, plan, load_timeout, now)
+        if found is not None:
+            return found
+    return None
+
+
+def waiting(pods: Sequence[EnginePod]) -> str:
+    """What engines that aren't ready are doing, for people: "2 load the model, 1 waits for a node"."""
+    counts: dict[str, int] = {}
+    for pod in pods:
+        state = _state(pod)
+        if state:
+            counts[state] = counts.get(state, 0) + 1
+    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+
+
+def _state(pod: EnginePod) -> str:
+    if pod.node_lost:
+        return f"on lost node {pod.node}"
+    if pod.ready:
+        return ""
+    if pod.unschedulable:
+        return "waiting for a node"
+    if pod.waiting:
+        detail = f" ({pod.waiting_message})" if pod.waiting_message else ""
+        return f"in {pod.waiting}{detail}"
+    return "loading" if pod.phase == "Running" else "starting"
+
+
+def _image_pull(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) -> Failure | None:
+    bad = [pod for pod in pods if pod.waiting in _PULL]
+    if not bad:
+        return None
+    why = bad[0].waiting_message or bad[0].waiting
+    return Failure(
+        Reason.IMAGE_PULL,
+        f"{len(bad)} engines can't pull {plan.image} (pod {bad[0].name}: {why}): check spec.engine.image, "
+        "spec.engine.version and spec.imagePullSecrets",
+    )
+
+
+def _crash_loop(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) -> Failure | None:
+    bad = [p for p in pods if not p.ready and p.waiting == "CrashLoopBackOff" and p.restarts >= _CRASHES]
+    if not bad:
+        return None
+    last = f", last exit {bad[0].last_exit}" if bad[0].last_exit else ""
+    return Failure(
+        Reason.CRASH_LOOP,
+        f"{len(bad)} engines end again and again (pod {bad[0].name}: {bad[0].restarts} restarts{last}): see "
+        f"kubectl logs {bad[0].name} --previous, then change spec.model or spec.engine",
+    )
+
+
+def _load_timeout(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) -> Failure | None:
+    bad = [p for p in pods if not p.ready and p.scheduled is not None and now >= p.scheduled + load]
+    if not bad:
+        return None
+    state = waiting(bad[:1])
+    return Failure(
+        Reason.LOAD_TIMEOUT,
+        f"{len(bad)} engines aren't ready after {load:.0f} s (pod {bad[0].name} on {bad[0].node}: {state}): "
+        f"see kubectl logs {bad[0].name}, and raise spec.engine.loadTimeout if the model only needs longer",
+    )
