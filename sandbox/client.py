@@ -160,8 +160,8 @@ class Sandbox:
         """Start a command inside the plane's namespaces, where cluster IPs and Service names work.
 
         KUBECONFIG names the API server as seen from there; the working directory stays. `popen` goes to
-        subprocess.Popen. `terminate()` reaches the command; it cannot outlive the sandbox. Call from a thread
-        that lives as long as the command: its end ends the command, too.
+        subprocess.Popen. `terminate()` and `kill()` end the command with SIGTERM, and it cannot outlive the
+        sandbox.
         """
         status = self.state.require_ready()
         environment = up.plane_environment() | {

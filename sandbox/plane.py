@@ -17,6 +17,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -52,7 +53,7 @@ class Plane:
             await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 await starting
-                self._supervisor.keep_alive = True
+                self._supervisor.keep_alive()
                 _tell(ready=True)
                 await stopping
             else:
@@ -102,19 +103,24 @@ class Plane:
         await self._until(kubelet, said_ready, 'line "ready"')
 
     async def _create(self, collection: str, body: objects.Object) -> None:
-        for attempt in range(100):
-            async with self._session.post(net.API_URL + collection, json=body) as response:
-                if response.status in (201, 409):
-                    return
-                text = await response.text()
-            # kube-system itself is made by the API server in the background, shortly after it is ready.
-            if response.status != 404:
-                break
-            await asyncio.sleep(0.05 * min(attempt, 10))
+        answer = ""
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                async with self._session.post(net.API_URL + collection, json=body) as response:
+                    if response.status in (201, 409):
+                        return
+                    answer = f"{response.status} {(await response.text())[:300]}"
+                # kube-system itself is made by the API server in the background, soon after it is ready.
+                if response.status not in (404, 429, 500, 503):
+                    break
+            except (aiohttp.ClientError, TimeoutError) as error:
+                answer = repr(error)
+            await asyncio.sleep(0.1)
         raise SandboxError(
             "the API server refused an object of the sandbox",
             where=f"POST {collection} {body['metadata']['name']}",
-            why=f"{response.status} {text[:300]}",
+            why=answer,
             fix="read the log of kube-apiserver",
         )
 
@@ -199,7 +205,7 @@ async def _main(plane: components.Plane) -> None:
         loop.add_signal_handler(number, stop.set)
     supervisor = Supervisor(plane.root / "log", plane.root / "processes.json")
     connector = aiohttp.TCPConnector(ssl=_api_tls(plane.root))
-    timeout = aiohttp.ClientTimeout(total=2.0)
+    timeout = aiohttp.ClientTimeout(total=5.0)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         await Plane(plane, supervisor, session).run(stop)
 

@@ -51,7 +51,7 @@ class Supervisor:
         self._processes: dict[str, Process] = {}
         self._restarting: set[asyncio.Task[None]] = set()
         # During start-up a death is an error to report, later it is something to repair.
-        self.keep_alive = False
+        self._repairing = False
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._reap)
 
     def start(self, name: str, command: Sequence[str | Path], pass_fds: tuple[int, ...] = ()) -> Process:
@@ -83,9 +83,16 @@ class Supervisor:
                 )
             await asyncio.sleep(_POLL_SECONDS)
 
+    def keep_alive(self) -> None:
+        """From now on restart what dies, and what has died already."""
+        self._repairing = True
+        for process in self._processes.values():
+            if process.exit_code is not None:
+                self._restart_soon(process)
+
     async def stop(self, names: Sequence[str] | None = None, *, seconds: float) -> None:
         """Ask the named processes (default: all) to end, and kill what still runs after `seconds`."""
-        self.keep_alive = False
+        self._repairing = False
         chosen = [p for p in self._processes.values() if names is None or p.name in names]
         for process in chosen:
             self._signal(process, signal.SIGTERM)
@@ -130,14 +137,17 @@ class Supervisor:
                 if process.pid == pid and process.exit_code is None:
                     process.exit_code = os.waitstatus_to_exitcode(status)
                     self._report()
-                    if self.keep_alive:
-                        task = asyncio.get_running_loop().create_task(self._restart(process))
-                        self._restarting.add(task)
-                        task.add_done_callback(self._restarting.discard)
+                    if self._repairing:
+                        self._restart_soon(process)
+
+    def _restart_soon(self, process: Process) -> None:
+        task = asyncio.get_running_loop().create_task(self._restart(process))
+        self._restarting.add(task)
+        task.add_done_callback(self._restarting.discard)
 
     async def _restart(self, process: Process) -> None:
         await asyncio.sleep(RESTART_DELAY_SECONDS)
-        if self.keep_alive:
+        if self._repairing:
             process.restarts += 1
             self._spawn(process)
 
