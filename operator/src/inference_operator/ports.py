@@ -55,6 +55,9 @@ class Kube(Protocol):
     async def get(self, kind: str, namespace: str | None, name: str) -> Object | None:
         """The object, or None when it doesn't exist."""
 
+    async def find(self, kind: str, namespace: str, name: str) -> Object | None:
+        """The same as `get`, by the right to list: for kinds that are watched anyway."""
+
     async def apply(self, obj: Object) -> Object:
         """Server-side apply with our field manager and force; returns what the server made of it."""
 
@@ -81,6 +84,9 @@ class Store(Protocol):
 
     def children(self, kind: str, namespace: str, cluster: str) -> Sequence[Object]:
         """Trimmed objects of one kind that carry the cluster's label."""
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """One trimmed object that carries our managed-by label, whatever its cluster."""
 
     def node_ready(self, name: str) -> bool:
         """False only for a node known to be NotReady or gone."""

@@ -112,24 +112,10 @@ class KubeClient:
         except NotFound:
             return None
 
-    async def list(
-        self, kind: str, *, namespace: str | None = None, label_selector: str = "", field_selector: str = ""
-    ) -> list[Object]:
-        """All objects, read in pages of 500 from one consistent snapshot."""
-        items: list[Object] = []
-        token = ""
-        while True:
-            page = await self.list_page(
-                kind,
-                namespace=namespace,
-                label_selector=label_selector,
-                field_selector=field_selector,
-                token=token,
-            )
-            items += page["items"]
-            token = page["metadata"].get("continue", "")
-            if not token:
-                return items
+    async def find(self, kind: str, namespace: str, name: str) -> Object | None:
+        """The same as `get`, by the right to list: for kinds that are watched anyway."""
+        found = await self.list(kind, namespace=namespace, field_selector=f"metadata.name={name}")
+        return found[0] if found else None
 
     async def list_page(
         self,
@@ -144,6 +130,16 @@ class KubeClient:
         query = {"limit": str(PAGE_SIZE), "labelSelector": label_selector, "fieldSelector": field_selector}
         path = RESOURCES[kind].path(namespace)
         return await self._request("GET", path, f"list {kind}", query={**query, "continue": token})
+
+    async def pages(self, kind: str, **where: Any) -> AsyncIterator[list[Object]]:
+        """The objects in pages; `where` as for `list_page`. Items have no kind and apiVersion."""
+        token = ""
+        while True:
+            page = await self.list_page(kind, token=token, **where)
+            yield page["items"]
+            token = page["metadata"].get("continue", "")
+            if not token:
+                return
 
     @asynccontextmanager
     async def watch(
@@ -269,6 +265,13 @@ class KubeClient:
             await self.create(event)
         except Conflict:
             return
+
+    async def list(
+        self, kind: str, *, namespace: str | None = None, label_selector: str = "", field_selector: str = ""
+    ) -> list[Object]:
+        """All objects, read in pages of 500 from one consistent snapshot."""
+        where = {"namespace": namespace, "label_selector": label_selector, "field_selector": field_selector}
+        return [obj async for page in self.pages(kind, **where) for obj in page]
 
     async def _apply(self, obj: Object, subresource: str = "") -> Object:
         kind, namespace, name = _identity(obj)

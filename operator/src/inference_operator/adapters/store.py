@@ -1,8 +1,8 @@
 """The watched children of all clusters, trimmed, found by (namespace, cluster).
 
 One informer per kind and namespace, selected on the server by `app.kubernetes.io/managed-by`. Any change of a
-child calls `on_cluster` with the key of its InferenceCluster; a node's change of readiness does so for every
-cluster with a pod on it.
+child calls `on_cluster` with the key of its InferenceCluster (an empty name for what a namespace's clusters
+share); a node's change of readiness does so for every cluster with a pod on it.
 """
 
 from __future__ import annotations
@@ -86,6 +86,14 @@ class ChildStore:
             found += informer.indexed((namespace, cluster))
         return found
 
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """One trimmed object that carries our managed-by label, whatever its cluster."""
+        for informer in self._children[kind]:
+            found = informer.get(namespace, name)
+            if found is not None:
+                return found
+        return None
+
     def node_ready(self, name: str) -> bool:
         """False only for a node known to be NotReady or gone; a pod without a node is on none of these."""
         if not name or not self._nodes.synced.is_set():
@@ -112,9 +120,7 @@ class ChildStore:
         )
 
     def _child_changed(self, event_type: str, obj: Object) -> None:
-        key = _cluster_key(obj)
-        if key is not None:
-            self._on_cluster(key)
+        self._on_cluster(_cluster_key(obj) or (obj["metadata"]["namespace"], ""))
 
     def _node_changed(self, event_type: str, node: Object) -> None:
         name = node["metadata"]["name"]

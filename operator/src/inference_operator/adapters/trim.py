@@ -1,7 +1,7 @@
 """What the informers keep of an object: what `core` reads, and no more.
 
 Memory decides here: a pod as the server sends it is some 10 kB of Python objects, and its status, volumes and
-managed fields are most of that.
+managed fields are most of that. Of the managed fields one digest is kept, as `managed`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ..api import names
+from ..core.fields import managed_digest
 from ..ports import Object
 
 _META: Final = (
@@ -34,8 +34,10 @@ def trim_child(obj: Object) -> Object:
     kept: Object = {
         "apiVersion": obj["apiVersion"],
         "kind": kind,
-        "metadata": _metadata(obj["metadata"], managed=kind != "Pod"),
+        "metadata": _pick(obj["metadata"], _META),
     }
+    if kind != "Pod":
+        kept["managed"] = managed_digest(obj)
     if kind == "Pod":
         kept["spec"] = _pick(obj.get("spec") or {}, ("nodeName",))
         kept["status"] = _pod_status(obj.get("status") or {})
@@ -54,20 +56,6 @@ def trim_node(obj: Object) -> Object:
         for condition in (obj.get("status") or {}).get("conditions") or ()
     )
     return {"metadata": _pick(obj["metadata"], ("name", "resourceVersion")), "ready": ready}
-
-
-def _metadata(metadata: Object, *, managed: bool) -> Object:
-    kept = _pick(metadata, _META)
-    if managed:
-        # The set of fields that are ours by server-side apply: a foreign edit takes a field out of it.
-        kept["managedFields"] = [
-            _pick(entry, ("manager", "operation", "fieldsV1"))
-            for entry in metadata.get("managedFields") or ()
-            if entry.get("manager") == names.FIELD_MANAGER
-            and entry.get("operation") == "Apply"
-            and not entry.get("subresource")
-        ]
-    return kept
 
 
 def _pod_status(status: Object) -> Object:

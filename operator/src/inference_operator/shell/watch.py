@@ -1,4 +1,4 @@
-"""kopf as the watch of InferenceClusters, and as nothing else: each event becomes one `on_cluster(key)`.
+"""kopf as the watch of InferenceClusters, and as nothing else: each event is told to `on_event`.
 
 kopf takes the event loop it runs on for its own: when it ends, it cancels every task that began after it,
 and it replaces the signal handlers. So it gets a thread with a loop of its own; a kopf that ends is started
@@ -24,7 +24,8 @@ from .settings import make_settings
 
 log = logging.getLogger(__name__)
 
-Key = tuple[str, str]
+#: Namespace, name and uid of a cluster, and whether it is gone now.
+OnEvent = Callable[[str, str, str, bool], None]
 
 _STOP_SECONDS: Final = 3.0
 _RESTART_FIRST: Final = 1.0
@@ -38,17 +39,16 @@ class ClusterWatch:
         self,
         *,
         credentials: Callable[[], Awaitable[Credentials]],
-        on_cluster: Callable[[Key], None],
+        on_event: OnEvent,
         namespaces: Sequence[str],
         clock: Clock,
     ) -> None:
-        """`on_cluster` is called on the loop that runs `run()`. `namespaces` empty: all of them."""
+        """`on_event` is called on the loop that runs `run()`. `namespaces` empty: all of them."""
         self._credentials = credentials
-        self._on_cluster = on_cluster
+        self.on_event = on_event
         self._namespaces = namespaces
         self._clock = clock
         self.last_seen = clock.monotonic()
-        self.synced = asyncio.Event()
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -70,10 +70,6 @@ class ClusterWatch:
     def seen(self) -> None:
         """Called on any thread: the API server has answered the watch."""
         self.last_seen = self._clock.monotonic()
-
-    def event(self, namespace: str, name: str) -> None:
-        """Called on our own loop: something happened to a cluster, or it was listed."""
-        self._on_cluster((namespace, name))
 
     async def login(self, loop: asyncio.AbstractEventLoop) -> kopf.AiohttpSession:
         """Called on kopf's loop, at the start and after each 401: a session with the credentials of now."""
@@ -151,9 +147,13 @@ class _KopfThread(threading.Thread):
             return await self._watch.login(self._loop)
 
         @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
-        async def event(namespace: str | None, name: str | None, **_: Any) -> None:
+        async def tell(
+            event: kopf.RawEvent, namespace: str | None, name: str | None, uid: str | None, **_: Any
+        ) -> None:
             self._watch.seen()
-            self._loop.call_soon_threadsafe(self._watch.event, namespace or "", name or "")
+            self._loop.call_soon_threadsafe(
+                self._watch.on_event, namespace or "", name or "", uid or "", event["type"] == "DELETED"
+            )
 
         return registry
 

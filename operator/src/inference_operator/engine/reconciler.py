@@ -1,0 +1,188 @@
+"""One pass over one InferenceCluster: read it, decide, make its children so, report.
+
+    GET live -> parse -> plan -> observe -> decide -> apply -> observe the answers -> status, if it differs
+
+Nothing is remembered between passes that the status and the children don't hold: a process that dies at any
+request is followed by one that goes on from there. The children come from the watches, with the answers of
+our own writes on top, so a pass over a settled cluster is one GET and no write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ..api import names
+from ..api.conditions import Reason
+from ..api.parse import parse_spec
+from ..api.v1alpha1 import InferenceClusterSpec
+from ..core.decide import decide
+from ..core.model import Decision, Observed, Plan, Problem
+from ..core.observe import observe
+from ..core.revision import revision_name
+from ..core.scaledown import marks
+from ..planner.digest import input_digest
+from ..planner.plan import make_plan
+from ..ports import Clock, Kube, KubeError, Metrics, Object, Store
+from ..render.children import children, unwanted
+from ..render.settings import RenderSettings
+from .access import AccessReconciler
+from .applier import Applier, Outcome, Ref, predecessors
+from .directory import Directory
+from .queue import Key
+from .report import Report
+from .reports import orphans, prune
+
+#: Kinds of a cluster's own children.
+CHILD_KINDS: Final = (
+    "ConfigMap",
+    "ControllerRevision",
+    "Deployment",
+    "NetworkPolicy",
+    "Pod",
+    "PodDisruptionBudget",
+    "Service",
+    "ServiceAccount",
+)
+#: A settled cluster is looked at again after this, plus up to as much: it heals what no watch told.
+RESYNC_SECONDS: Final = 300.0
+
+
+@dataclass(frozen=True)
+class _Intent:
+    """What the spec asks for, as far as it can be read."""
+
+    spec: InferenceClusterSpec | None
+    plan: Plan | None
+    problems: tuple[Problem, ...]
+
+
+class Reconciler:
+    """One for all clusters; holds no state of any of them."""
+
+    def __init__(
+        self,
+        *,
+        kube: Kube,
+        store: Store,
+        directory: Directory,
+        clock: Clock,
+        metrics: Metrics,
+        jitter: Callable[[], float],
+        settings: RenderSettings,
+    ) -> None:
+        """`jitter` returns a number in [0, 1)."""
+        self._kube = kube
+        self._store = store
+        self._directory = directory
+        self._clock = clock
+        self._metrics = metrics
+        self._jitter = jitter
+        self._settings = settings
+        self._applier = Applier(kube, store, metrics)
+        self._access = AccessReconciler(kube=kube, store=store, directory=directory, metrics=metrics)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """One pass; returns the seconds until the next one, None = the cluster is gone.
+
+        Raises KubeError: transient for what a retry may heal.
+        """
+        namespace, name = key
+        if not name:
+            await self._access.reconcile(namespace)
+            return self._resync()
+        cluster = await self._kube.get(names.KIND, namespace, name)
+        if cluster is None:
+            self._directory.gone(namespace, name)
+            return None
+        self._directory.seen(namespace, name, cluster["metadata"]["uid"])
+        if cluster["metadata"].get("deletionTimestamp"):
+            return None  # the children go by their ownerReferences
+        return await self._pass(cluster)
+
+    async def _pass(self, cluster: Object) -> float:
+        now = self._clock.now()
+        live, observed = self._look(cluster)
+        intent = _read(cluster, observed)
+        report = Report(
+            kube=self._kube,
+            metrics=self._metrics,
+            clock=self._clock,
+            cluster=cluster,
+            problems=intent.problems,
+        )
+        if not observed.status.conditions:
+            # kstatus takes an object without conditions for done, so a new one says at once that it isn't.
+            await report.write(intent.spec, intent.plan, observed, None)
+        if intent.spec is None or intent.spec.suspend:
+            await report.write(intent.spec, intent.plan, observed, None)
+            return self._resync()
+        target = revision_name(intent.plan, intent.spec) if intent.plan else None
+        decision = decide(intent.spec, target, observed, now)
+        if decision.target is None:
+            await report.write(intent.spec, intent.plan, observed, None)
+            return self._resync()
+        outcome = await self._apply(intent.spec, intent.plan, observed, decision, live, report.context)
+        await report.tell(decision.notes)
+        _, observed = self._look(cluster)
+        taken = tuple(f"{kind}/{name}" for kind, name in outcome.taken)
+        observed = replace(observed, foreign=tuple(sorted({*observed.foreign, *taken})))
+        await report.write(intent.spec, intent.plan, observed, decision, outcome.errors)
+        outcome.raise_errors()
+        return min(self._resync(), decision.wake if decision.wake is not None else RESYNC_SECONDS * 2)
+
+    def _look(self, cluster: Object) -> tuple[dict[Ref, Object], Observed]:
+        """The watched children by kind and name, and what they mean."""
+        meta = cluster["metadata"]
+        found = {
+            kind: [
+                child
+                for child in self._store.children(kind, meta["namespace"], meta["name"])
+                if not predecessors(child, meta["name"], meta["uid"])
+            ]
+            for kind in CHILD_KINDS
+        }
+        live = {(kind, child["metadata"]["name"]): child for kind in found for child in found[kind]}
+        return live, observe(cluster, found, self._store.node_ready)
+
+    async def _apply(
+        self,
+        spec: InferenceClusterSpec,
+        plan: Plan | None,
+        observed: Observed,
+        decision: Decision,
+        live: Mapping[Ref, Object],
+        context: Mapping[str, object],
+    ) -> Outcome:
+        ref = observed.cluster
+        desired = children(spec, plan, observed, decision, self._settings)
+        outcome = await self._applier.apply(desired, live, ref, context)
+        await self._applier.mark(ref.namespace, marks(observed, decision), outcome)
+        await self._applier.delete(unwanted(spec, observed, decision), live, ref.uid, outcome)
+        report = live.get(("ConfigMap", names.report_name(ref.name)))
+        pods = [child for (kind, _), child in live.items() if kind == "Pod"]
+        try:
+            await prune(self._kube, self._store, self._metrics, report, orphans(report, pods))
+        except KubeError as error:
+            outcome.errors.append(error)
+        return outcome
+
+    def _resync(self) -> float:
+        return RESYNC_SECONDS * (1 + self._jitter())
+
+
+def _read(cluster: Object, observed: Observed) -> _Intent:
+    """Parse and plan. A plan that was made for these very inputs is taken from its revision."""
+    spec = parse_spec(cluster.get("spec") or {})
+    if not isinstance(spec, InferenceClusterSpec):
+        problems = tuple(Problem(e.field, Reason.SCHEMA_VIOLATION, e.message) for e in spec)
+        return _Intent(None, None, problems)
+    inputs = input_digest(spec)
+    for revision in reversed(observed.revisions):
+        if revision.plan.input_digest == inputs:
+            return _Intent(spec, revision.plan, ())
+    plan = make_plan(spec)
+    if isinstance(plan, Plan):
+        return _Intent(spec, plan, ())
+    return _Intent(spec, None, plan)

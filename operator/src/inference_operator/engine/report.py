@@ -1,0 +1,106 @@
+"""What a pass tells: the status, written when it differs; Events for moves; log lines with the same words."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+
+from ..api import names
+from ..api.conditions import ConditionType
+from ..api.v1alpha1 import ConditionStatus, InferenceClusterSpec, InferenceClusterStatus
+from ..core.model import Decision, Note, Observed, Plan, Problem
+from ..core.notes import condition
+from ..core.observe import parse_status
+from ..core.status import compute_status
+from ..ports import Clock, Kube, KubeError, Metrics, Object
+from ..render.children import rendering_digest
+
+log = logging.getLogger(__name__)
+
+
+class Report:
+    """One pass over one cluster."""
+
+    def __init__(
+        self,
+        *,
+        kube: Kube,
+        metrics: Metrics,
+        clock: Clock,
+        cluster: Object,
+        problems: Sequence[Problem],
+    ) -> None:
+        """`cluster` as it was read in this pass, `problems` of its spec."""
+        meta = cluster["metadata"]
+        self._kube = kube
+        self._metrics = metrics
+        self._clock = clock
+        self._cluster = cluster
+        self._problems = problems
+        self._status = parse_status(cluster.get("status") or {})
+        #: Keys of every log line of the pass.
+        self.context: dict[str, object] = {
+            "namespace": meta["namespace"],
+            "name": meta["name"],
+            "uid": meta["uid"],
+            "generation": meta.get("generation", 0),
+            "reconcileID": uuid.uuid4().hex[:12],
+        }
+
+    async def write(
+        self,
+        spec: InferenceClusterSpec | None,
+        plan: Plan | None,
+        observed: Observed,
+        decision: Decision | None,
+        errors: Sequence[KubeError] = (),
+    ) -> None:
+        """Compute the whole status and write it if it isn't what stands there already."""
+        target = decision.target if decision else None
+        status = compute_status(
+            spec,
+            observed,
+            decision,
+            plan=plan,
+            now=self._clock.now(),
+            problems=self._problems,
+            errors=[str(error) for error in errors if not error.transient],
+            rendering=rendering_digest(observed.cluster.name, target, plan, spec)
+            if spec and plan and target
+            else None,
+        )
+        if status == self._status:
+            return
+        meta = self._cluster["metadata"]
+        await self._kube.apply_status(
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": names.KIND,
+                # The uid makes it fail on a new cluster of the same name.
+                "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
+                "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
+            }
+        )
+        self._metrics.status_written()
+        before, self._status = self._status, status
+        await self._tell_refusal(before)
+
+    async def tell(self, notes: Sequence[Note]) -> None:
+        """One Event and one log line per move. An Event that can't be written is only logged."""
+        for note in notes:
+            level = logging.WARNING if note.type == "Warning" else logging.INFO
+            log.log(level, "%s", note.message, extra={"context": self.context, "reason": note.reason})
+            try:
+                await self._kube.event(self._cluster, note.type, note.reason, note.message)
+            except KubeError as error:
+                log.warning("no event", extra={"context": self.context, "reason": str(error)})
+
+    async def _tell_refusal(self, before: InferenceClusterStatus) -> None:
+        """A spec that doesn't hold is told once per wording."""
+        was = condition(before, ConditionType.SPEC_VALID)
+        now = condition(self._status, ConditionType.SPEC_VALID)
+        if now is None or now.status is not ConditionStatus.FALSE:
+            return
+        if was is None or was.message != now.message:
+            await self.tell([Note("Warning", now.reason, now.message)])
