@@ -9,7 +9,7 @@ import json
 import logging
 import ssl
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -39,24 +39,12 @@ class Api:
     def __init__(self, server: str, context: ssl.SSLContext) -> None:
         self._server = server.rstrip("/")
         # No limit: every node holds a watch open, and a queue behind those would delay leases.
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, limit=0), json_serialize=_dumps)
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, limit=0))
 
     @classmethod
-    def from_kubeconfig(cls, path: Path) -> Api:
+    async def from_kubeconfig(cls, path: Path) -> Api:
         """Use the current context of the file. Raises KeyError for what it must hold and doesn't."""
-        config = yaml.safe_load(path.read_text())
-        contexts, clusters, users = (
-            {item["name"]: item[kind] for item in config[f"{kind}s"]} for kind in ("context", "cluster", "user")
-        )
-        context = contexts[config["current-context"]]
-        cluster, user = clusters[context["cluster"]], users[context["user"]]
-        tls = ssl.create_default_context(cadata=_material(cluster, "certificate-authority", path).decode())
-        # ssl reads certificates from files only; the kubeconfig may hold them inline.
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(_material(user, "client-certificate", path) + b"\n" + _material(user, "client-key", path))
-            file.flush()
-            tls.load_cert_chain(file.name)
-        return cls(cluster["server"], tls)
+        return cls(*await asyncio.to_thread(_read_kubeconfig, path))
 
     async def close(self) -> None:
         await self._session.close()
@@ -92,7 +80,7 @@ class Api:
         ) as response:
             return _answer(response.status, await response.read())
 
-    async def watch(self, path: str, **selectors: str) -> AsyncIterator[tuple[str, JSON]]:
+    async def watch(self, path: str, **selectors: str) -> AsyncGenerator[tuple[str, JSON], None]:
         """Yield ("SYNC", list) first and after each relist, then ("ADDED" | "MODIFIED" | "DELETED", object).
 
         Never ends and never raises for the network's or the server's sake.
@@ -116,7 +104,9 @@ class Api:
                 _LOG.warning("watch %s: %r", path, error)
                 await asyncio.sleep(_RETRY)
 
-    async def _stream(self, path: str, version: str, selectors: dict[str, str]) -> AsyncIterator[tuple[str, JSON]]:
+    async def _stream(
+        self, path: str, version: str, selectors: dict[str, str]
+    ) -> AsyncGenerator[tuple[str, JSON], None]:
         params = {
             **selectors,
             "watch": "1",
@@ -135,13 +125,27 @@ class Api:
                 for line in lines:
                     event = orjson.loads(line)
                     if event["type"] == "ERROR":
-                        status = event["object"]
-                        raise ApiError(status.get("code", 500), status.get("reason", ""), status.get("message", ""))
+                        raise _error(event["object"].get("code", 500), event["object"])
                     yield event["type"], event["object"]
 
 
-def _dumps(body: Any) -> str:
-    return orjson.dumps(body).decode()
+def _read_kubeconfig(path: Path) -> tuple[str, ssl.SSLContext]:
+    config = yaml.safe_load(path.read_text())
+
+    def section(kind: str, name: str) -> JSON:
+        found: JSON = {item["name"]: item[kind] for item in config[f"{kind}s"]}[name]
+        return found
+
+    context = section("context", config["current-context"])
+    cluster, user = section("cluster", context["cluster"]), section("user", context["user"])
+    tls = ssl.create_default_context(cadata=_material(cluster, "certificate-authority", path).decode())
+    # ssl reads certificates from files only; the kubeconfig may hold them inline.
+    with tempfile.NamedTemporaryFile() as file:
+        for key in ("client-certificate", "client-key"):
+            file.write(_material(user, key, path) + b"\n")
+        file.flush()
+        tls.load_cert_chain(file.name)
+    return cluster["server"], tls
 
 
 def _answer(status: int, body: bytes) -> JSON:
@@ -150,12 +154,16 @@ def _answer(status: int, body: bytes) -> JSON:
     except json.JSONDecodeError:
         answer = {"message": body.decode(errors="replace")[:300]}
     if status >= 300:
-        raise ApiError(status, answer.get("reason", ""), answer.get("message", ""))
+        raise _error(status, answer)
     return answer
+
+
+def _error(status: int, answer: JSON) -> ApiError:
+    return ApiError(status, answer.get("reason", ""), answer.get("message", ""))
 
 
 def _material(section: JSON, key: str, kubeconfig: Path) -> bytes:
     """PEM bytes from `KEY-data` (inline) or `KEY` (a file, relative to the kubeconfig)."""
     if inline := section.get(f"{key}-data"):
         return base64.b64decode(inline)
-    return (kubeconfig.parent / section[key]).read_bytes()
+    return (kubeconfig.parent / str(section[key])).read_bytes()

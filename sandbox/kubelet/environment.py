@@ -13,7 +13,6 @@ from sandbox.kubelet.quantity import in_units
 JSON = dict[str, Any]
 _REFERENCE = re.compile(r"\$\$|\$\(([^()\s]*)\)")
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
-_KUBERNETES_PORT = 443
 
 
 class ConfigError(Exception):
@@ -52,6 +51,20 @@ def build(container: JSON, sources: Sources) -> dict[str, str]:
         if value is not None:
             variables[item["name"]] = value
     return variables
+
+
+def references(container: JSON) -> set[tuple[str, str]]:
+    """(kind, name) of the ConfigMaps and Secrets that the container's environment reads."""
+    sources = [item.get("valueFrom") or {} for item in container.get("env") or []]
+    sources += container.get("envFrom") or []
+    fields = {
+        "configMapRef": "configmaps",
+        "configMapKeyRef": "configmaps",
+        "secretRef": "secrets",
+        "secretKeyRef": "secrets",
+    }
+    kinds = fields.items()
+    return {(kind, source[name]["name"]) for source in sources for name, kind in kinds if name in source}
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
@@ -145,9 +158,10 @@ def _value(item: JSON, container: JSON, sources: Sources, variables: Mapping[str
         if reference := source.get(name):
             values = _data(kind, reference, sources)
             if reference["key"] not in values and not reference.get("optional"):
-                raise ConfigError(f"couldn't find key {reference['key']} in {_title(kind, reference, sources)}")
+                title = _title(kind, reference, sources)
+                raise ConfigError(f"couldn't find key {reference['key']} in {title}")
             return values.get(reference["key"])
-    raise ConfigError(f"env {item['name']}: none of the sources in valueFrom ({', '.join(source)}) is supported")
+    raise ConfigError(f"env {item['name']}: no source in valueFrom is supported ({', '.join(source)})")
 
 
 def _data(kind: str, reference: JSON, sources: Sources) -> dict[str, str]:

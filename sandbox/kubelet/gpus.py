@@ -1,4 +1,4 @@
-"""GPU devices of one node: which pod holds which, as the device manager and the NVIDIA plugin give them out."""
+"""GPU devices of one node: which pod holds which, as device manager and NVIDIA plugin give them out."""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ class Network:
 
     def __init__(self) -> None:
         # 10.244.255.0/24 is the plane's: node addresses and the API server.
-        self._addresses = itertools.cycle(f"10.244.{high}.{low}" for high in range(255) for low in range(2, 255))
+        hosts = range(2, 255)
+        self._addresses = itertools.cycle(f"10.244.{high}.{low}" for high in range(255) for low in hosts)
         self._numbers = itertools.count()
         self._used: set[str] = set()
 
@@ -122,7 +123,8 @@ class Network:
         """Undo `cut`."""
         if names := ", ".join(interfaces):
             # add first: deleting an element that isn't there is an error, and then none is deleted.
-            await _run("nft", f"add element {_TABLE} ifs {{ {names} }}; delete element {_TABLE} ifs {{ {names} }}")
+            element = f"element {_TABLE} ifs {{ {names} }}"
+            await _run("nft", f"add {element}; delete {element}")
 
 
 class _HostNamespace:
@@ -159,4 +161,5 @@ async def _run(*command: str, stdin: str = "") -> None:
     )
     output, _ = await process.communicate(stdin.encode())
     if process.returncode:
-        raise NetworkError(f"`{' '.join(command)}` failed: {output.decode(errors='replace').strip()}\n{stdin}".rstrip())
+        words = output.decode(errors="replace").strip()
+        raise NetworkError(f"`{' '.join(command)}` failed: {words}\n{stdin}".rstrip())

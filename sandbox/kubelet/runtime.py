@@ -7,6 +7,7 @@ second one: bwrap dies of a SIGTERM at once and takes the container along.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -19,7 +20,17 @@ from sandbox.kubelet.network import PodNetwork
 
 _NSENTER = "/usr/bin/nsenter"
 _BWRAP = "/usr/bin/bwrap"
-_ETC = ("alternatives", "ca-certificates", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "ssl")
+# What programs of the host need of its /etc.
+_ETC = (
+    "alternatives",
+    "ca-certificates",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "mime.types",
+    "ssl",
+)
 
 
 class StartError(Exception):
@@ -52,7 +63,7 @@ class ContainerConfig:
 
 
 class Process:
-    """A started container. `pid` is its PID 1 as seen from here, `exited` its exit code (128+N by signal N)."""
+    """A started container. `pid` is its PID 1 as seen from here; `exited`: its exit code, 128+N by a signal."""
 
     def __init__(self, pid: int, config: ContainerConfig) -> None:
         self.pid, self.config = pid, config
@@ -66,20 +77,18 @@ class Process:
     def signal(self, number: int) -> None:
         """Signal the container's PID 1; nothing happens when it has ended."""
         if self._pidfd >= 0:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
-            except ProcessLookupError:
-                pass
 
     def finish(self, code: int) -> None:
         os.close(self._pidfd)
         self._pidfd = -1
         self.exited.set_result(code)
 
-    async def execute(self, command: Sequence[str], timeout: float) -> tuple[int, str]:
+    async def execute(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
         """Run a command inside the container; returns exit code and output (its end).
 
-        Raises TimeoutError after `timeout` seconds; the command is killed then.
+        Raises TimeoutError after so many seconds; the command is killed then.
         """
         process = await asyncio.create_subprocess_exec(
             _NSENTER,
@@ -91,12 +100,11 @@ class Process:
             stderr=asyncio.subprocess.STDOUT,
         )
         try:
-            output, _ = await asyncio.wait_for(process.communicate(), timeout)
+            output, _ = await asyncio.wait_for(process.communicate(), seconds)
         except BaseException:
             _kill_command(process.pid)
             raise
-        assert process.returncode is not None
-        return process.returncode, output.decode(errors="replace")[-1024:]
+        return process.returncode or 0, output.decode(errors="replace")[-1024:]
 
 
 async def start(config: ContainerConfig, network: PodNetwork) -> Process:
@@ -124,7 +132,12 @@ async def start(config: ContainerConfig, network: PodNetwork) -> Process:
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(status), os.fdopen(status_read, "rb")
     )
-    first = await status.readline()
+    try:
+        first = await status.readline()
+    except asyncio.CancelledError:
+        transport.close()
+        bwrap.kill()
+        raise
     if not first:
         transport.close()
         await bwrap.wait()
@@ -193,7 +206,7 @@ def _children(directory: str, but: str) -> list[Path]:
 
 def _show(path: Path) -> list[str]:
     if path.is_symlink():
-        return ["--symlink", os.readlink(path), str(path)]
+        return ["--symlink", str(path.readlink()), str(path)]
     return ["--ro-bind", str(path), str(path)] if path.exists() else []
 
 
@@ -212,8 +225,6 @@ def _kill_command(nsenter: int) -> None:
         children = Path(f"/proc/{nsenter}/task/{nsenter}/children").read_text().split()
     except OSError:
         children = []
-    for pid in map(int, children or [nsenter]):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    for pid in children or [str(nsenter)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)

@@ -47,13 +47,13 @@ class Store:
                 if error.status != 404:
                     raise
                 return None
-            self._objects[kind].setdefault((namespace, name), found)
         return found
 
     def services(self, namespace: str) -> list[JSON]:
         """The namespace's Services and the API server's."""
-        wanted = self._objects["services"]
-        return [item for (ns, name), item in wanted.items() if ns == namespace or (ns, name) == ("default", "kubernetes")]
+        api_server = ("default", "kubernetes")
+        services = self._objects["services"].items()
+        return [item for key, item in services if key[0] == namespace or key == api_server]
 
     async def _follow(self, kind: str) -> None:
         objects = self._objects[kind]
