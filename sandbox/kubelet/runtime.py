@@ -32,6 +32,8 @@ _ETC = (
     "ssl",
 )
 
+_REAPERS: set[asyncio.Task[None]] = set()
+
 
 class StartError(Exception):
     """The container's process couldn't be started; the text is what bubblewrap said."""
@@ -63,7 +65,7 @@ class ContainerConfig:
 
 
 class Process:
-    """A started container. `pid` is its PID 1 as seen from here; `exited`: its exit code, 128+N by a signal."""
+    """A started container: `pid`, its PID 1 as seen from here; `exited`, its exit code (128+N by signal N)."""
 
     def __init__(self, pid: int, config: ContainerConfig) -> None:
         self.pid, self.config = pid, config
@@ -143,7 +145,10 @@ async def start(config: ContainerConfig, network: PodNetwork) -> Process:
         await bwrap.wait()
         raise StartError(_last_line(config.log))
     process = Process(json.loads(first)["child-pid"], config)
-    asyncio.create_task(_reap(process, bwrap, status, transport))  # noqa: RUF006 - ends with the process
+    # The event loop keeps no strong reference to a task.
+    reaper = asyncio.create_task(_reap(process, bwrap, status, transport))
+    _REAPERS.add(reaper)
+    reaper.add_done_callback(_REAPERS.discard)
     return process
 
 
