@@ -46,19 +46,19 @@ class _Index:
     """Keys of objects by one value that is computed from the object."""
 
     def __init__(self, index_by: Callable[[Object], Key | None]) -> None:
-        self._index_by = index_by
+        self.value = index_by
         self._keys: dict[Key, set[Key]] = {}
 
     def keys(self, value: Key) -> list[Key]:
         return sorted(self._keys.get(value, ()))
 
     def add(self, key: Key, obj: Object) -> None:
-        value = self._index_by(obj)
+        value = self.value(obj)
         if value is not None:
             self._keys.setdefault(value, set()).add(key)
 
     def remove(self, key: Key, obj: Object) -> None:
-        value = self._index_by(obj)
+        value = self.value(obj)
         if value is None:
             return
         keys = self._keys[value]
@@ -71,7 +71,8 @@ class Informer:
     """Start `run()` as a task; read with `get` and `list` once `synced` is set.
 
     `trim` gets each object as the server sent it and returns what is kept (None = the object is ignored).
-    `index_by` gives the value under which `indexed` finds an object (None = under none).
+    `index_by` gives the value under which `indexed` finds an object (None = under none); a change of it is
+    told as DELETED and ADDED.
     `on_change` is called on the event loop, in order, and must not block or raise.
     """
 
@@ -223,9 +224,14 @@ class Informer:
             self._store(kept)
 
     def _store(self, obj: Object) -> None:
-        known = _key(obj) in self._objects
-        if self._put(obj):
-            self._on_change("MODIFIED" if known else "ADDED", obj)
+        old = self._objects.get(_key(obj))
+        if not self._put(obj):
+            return
+        if old is not None and self._index.value(old) != self._index.value(obj):
+            # Whoever found it by its index has lost it.
+            self._on_change("DELETED", old)
+            old = None
+        self._on_change("ADDED" if old is None else "MODIFIED", obj)
 
     def _remove(self, key: Key, version: int) -> None:
         """Forget an object that was gone at `version`; one that was written later (by us) stays."""

@@ -75,7 +75,8 @@ class KubeClient:
         Raises KubeError, not transient, when there are no credentials.
         """
         configuration = kubernetes_client.Configuration()
-        configuration.retries = 0
+        # None, not 0: with a number, the library repeats requests by itself.
+        configuration.retries = None
         # Watches keep a connection each for good, so the pool must be larger than their number.
         configuration.connection_pool_maxsize = 64
         await _load(configuration, kubeconfig)
@@ -307,7 +308,7 @@ class KubeClient:
         query: Mapping[str, str] | None = None,
         body: Object | None = None,
         content_type: str = _JSON,
-        limits: aiohttp.ClientTimeout = REQUEST_TIMEOUT,
+        limits: aiohttp.ClientTimeout | None = None,
     ) -> aiohttp.ClientResponse:
         url = self._configuration.host + quote(path, safe="/:")
         if query:
@@ -317,7 +318,7 @@ class KubeClient:
         if authorization:
             headers["Authorization"] = authorization
         answer = await self._api.rest_client.request(
-            method, url, headers=headers, body=body, _request_timeout=limits
+            method, url, headers=headers, body=body, _request_timeout=limits or REQUEST_TIMEOUT
         )
         response: aiohttp.ClientResponse = answer.response
         return response
