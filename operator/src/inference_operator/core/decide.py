@@ -38,6 +38,7 @@ def decide(spec: InferenceClusterSpec, target: str | None, observed: Observed, n
         observed.revision(target),
         olds,
         observed.gateway,
+        stable=stable,
         recreate=spec.rollout.strategy is RolloutStrategy.RECREATE,
         now=now,
     )

@@ -50,7 +50,8 @@ def _began(n: int, observed: Observed, decision: Decision) -> Iterator[Note]:
     if not observed.revisions:
         yield Note("Normal", "Created", f"Creating revision {target} with {n} replicas")
     elif known is not None and known != target:
-        yield Note("Normal", "RolloutStarted", f"Rolling out revision {target}, {decision.stable} is stable")
+        way = "Going back to stable" if target == decision.stable else "Rolling out"
+        yield Note("Normal", "RolloutStarted", f"{way} revision {target}; before, {known} was wanted")
 
 
 def _sizes(n: int, observed: Observed, decision: Decision, *, rolling: bool) -> Iterator[Note]:

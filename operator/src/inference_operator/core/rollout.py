@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from ..api.routing import FULL_SHARE
 from .gateways import acknowledged
-from .model import EnginePod, GatewayObserved, Revision
+from .model import EnginePod, GatewayObserved, Plan, Revision
 
 #: A pod is unschedulable for a moment whenever another one is still leaving. Seconds.
 UNSCHEDULABLE_AFTER = 10.0
@@ -56,10 +56,14 @@ def sizes(
     olds: Sequence[Revision],
     gateway: GatewayObserved,
     *,
+    stable: str | None,
     recreate: bool,
     now: float,
 ) -> Sizes:
-    """`olds` in the order in which they go: what came between first, the stable revision last."""
+    """Sizes for `n` wanted engines of the target, which is called `name` and None before its first write.
+
+    `olds` stand in the order in which they go: what came between first, the stable revision last.
+    """
     present = engines(target) if target else 0
     if n == 0:
         return Sizes({name: 0, **{old.name: 0 for old in olds}})
@@ -69,11 +73,17 @@ def sizes(
         return Sizes({name: n})
     if recreate:
         return Sizes({name: min(n, present), **{old.name: 0 for old in olds}})
-    return _rolling(n, name, target, olds, gateway, now)
+    return _rolling(n, name, target, olds, gateway, stable, now)
 
 
 def _rolling(
-    n: int, name: str, target: Revision | None, olds: Sequence[Revision], gateway: GatewayObserved, now: float
+    n: int,
+    name: str,
+    target: Revision | None,
+    olds: Sequence[Revision],
+    gateway: GatewayObserved,
+    stable: str | None,
+    now: float,
 ) -> Sizes:
     serving = sum(acknowledged(gateway, pod) for pod in target.ready) if target else 0
     old_ready = sum(len(old.ready) for old in olds)
@@ -84,24 +94,29 @@ def _rolling(
         floor = n - 1
         if n == 1 and old_ready:
             floor, held = n, _held(target)
-    want = _shrink(olds, floor, serving, old_ready)
-    if old_ready and not (target and target.ready):
-        want = _grow_stable(n, want, olds, engines(target) if target else 0)
-    kept = sum(want.values())
     present = engines(target) if target else 0
+    want = _shrink(olds, floor, serving, old_ready, stable)
+    if stable in want and old_ready and not (target and target.ready):
+        want = _grow_stable(n, want, stable, present)
+    kept = sum(want.values())
     room = n + 1 - max(kept, sum(engines(old) for old in olds))
     want[name] = max(0, min(n, max(room, min(present, n + 1 - kept))))
     return Sizes(want, held)
 
 
-def _shrink(olds: Sequence[Revision], floor: int, serving: int, old_ready: int) -> dict[str, int]:
-    """Take away what the target's serving engines replace, engines that aren't ready before those that
-    are."""
-    want = {old.name: engines(old) for old in olds}
+def _shrink(
+    olds: Sequence[Revision], floor: int, serving: int, old_ready: int, stable: str | None
+) -> dict[str, int]:
+    """Take away what the target's serving engines replace, engines that aren't ready before those that are.
+
+    Of a revision that is neither stable nor wanted, an engine that isn't ready is of no use to anybody.
+    """
+    want = {old.name: engines(old) if old.name == stable else len(old.ready) for old in olds}
     surplus = max(0, sum(want.values()) - max(0, floor - serving))
-    for old in olds:
-        taken = min(surplus, engines(old) - len(old.ready))
-        want[old.name] -= taken
+    if stable in want:
+        unready = want[stable] - sum(len(old.ready) for old in olds if old.name == stable)
+        taken = min(surplus, unready)
+        want[stable] -= taken
         surplus -= taken
     spare = min(surplus, max(0, old_ready + serving - floor))
     for old in olds:
@@ -111,22 +126,32 @@ def _shrink(olds: Sequence[Revision], floor: int, serving: int, old_ready: int) 
     return want
 
 
-def _grow_stable(n: int, want: dict[str, int], olds: Sequence[Revision], present: int) -> dict[str, int]:
+def _grow_stable(n: int, want: dict[str, int], stable: str, present: int) -> dict[str, int]:
     """While no engine of the target is ready, a scale-up goes to the stable revision: a target that never
     gets ready must not keep the cluster from growing. One engine less than wanted is the rollout's own
     doing."""
-    stable = olds[-1]
-    others = sum(count for revision, count in want.items() if revision != stable.name)
+    others = sum(count for revision, count in want.items() if revision != stable)
     grown = min(n - 1 - others, n + 1 - others - present)
-    return {**want, stable.name: max(want[stable.name], grown)}
+    return {**want, stable: max(want[stable], grown)}
 
 
 def _short_of_gpus(target: Revision, olds: Iterable[Revision], now: float) -> bool:
-    """Does the next engine of the target wait for a GPU that nothing is about to free?"""
-    leaving = any(pod.terminating and _holds_gpus(pod) for old in olds for pod in old.pods)
-    if leaving:
+    """Does the next engine of the target wait for something that an old one would free, and none is
+    freeing?"""
+    if any(pod.terminating and _holds_gpus(pod) for old in olds for pod in old.pods):
         return False
-    return "exceeded quota" in target.create_error or any(stuck(pod, now) for pod in target.live)
+    if "exceeded quota" in target.create_error:
+        return True
+    if not any(_same_gpus(target.plan, old.plan) for old in olds if engines(old)):
+        return False
+    # A pod that fits no node at all (selector, taint) gains nothing by an old engine's end.
+    return any(stuck(pod, now) and "insufficient" in pod.unschedulable.lower() for pod in target.live)
+
+
+def _same_gpus(plan: Plan, other: Plan) -> bool:
+    """Can an engine of one plan take the GPUs of the other's?"""
+    mine, theirs = set(plan.gpu_products), set(other.gpu_products)
+    return plan.resource_name == other.resource_name and (not mine or not theirs or bool(mine & theirs))
 
 
 def _holds_gpus(pod: EnginePod) -> bool:
