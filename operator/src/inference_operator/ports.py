@@ -12,7 +12,7 @@ Object = dict[str, Any]
 class KubeError(Exception):
     """A request to the API server failed.
 
-    `transient`: the same request may work later as it is. `retry_after`: seconds that the server asked for.
+    `transient`: the same request may work later as it is. `retry_after`: seconds to wait before it, if known.
     `status`: the HTTP status, None when no answer came.
     """
 

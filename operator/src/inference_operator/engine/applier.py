@@ -1,16 +1,17 @@
 """Makes the children of one cluster equal to what was decided, with as few requests as possible.
 
-    gone or in the way?  ->  apply what differs, in the given order  ->  marks on pods  ->  deletions
+    missing or in the way?  ->  apply what differs  ->  marks on pods  ->  deletions
 
-A failure ends the work on its own revision only: a Deployment is never made without the record that says what
-it is, everything else goes on. All failures come back together, so that the status can tell them.
+Each revision's objects are applied in the given order, revisions and the rest side by side. A failure ends
+the work on its own revision only: a Deployment is never made without the record that says what it is,
+everything else goes on. All failures are collected, so that the status can tell them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from ..api import names
 from ..core.fields import needs_apply
@@ -24,18 +25,78 @@ log = logging.getLogger(__name__)
 Ref = tuple[str, str]
 
 
-@dataclass
-class Outcome:
-    """What came of it."""
+class Applier:
+    """The writes of one pass."""
 
-    errors: list[KubeError] = field(default_factory=list)
-    #: Objects that exist and belong to someone else.
-    taken: list[Ref] = field(default_factory=list)
-    #: Requests that changed, or may have changed, something.
-    writes: int = 0
+    def __init__(
+        self,
+        *,
+        kube: Kube,
+        store: Store,
+        metrics: Metrics,
+        owner: ClusterRef,
+        live: Mapping[Ref, Object],
+        context: Mapping[str, object],
+    ) -> None:
+        """`live` are the watched children at the start of the pass, `context` is for log lines."""
+        self._kube = kube
+        self._store = store
+        self._metrics = metrics
+        self._owner = owner
+        self._live = live
+        self._context = context
+        self.errors: list[KubeError] = []
+        #: Objects that exist under a name of ours and belong to someone else.
+        self.taken: list[Ref] = []
 
-    def raise_errors(self) -> None:
-        """Raise one error for all: transient if any of them is, since then the next pass can get further."""
+    async def apply(self, desired: Iterable[Object]) -> None:
+        """Apply what isn't there as it is wanted."""
+        groups: dict[str, list[Object]] = {}
+        for obj in desired:
+            groups.setdefault(obj["metadata"]["labels"].get(names.LABEL_REVISION, ""), []).append(obj)
+        async with asyncio.TaskGroup() as tasks:
+            for revision, objects in groups.items():
+                tasks.create_task(self._apply_group(objects, ordered=bool(revision)))
+
+    async def mark(self, costs: Mapping[str, str | None]) -> None:
+        """Write deletion costs of pods (None removes one)."""
+        for name, cost in costs.items():
+            annotations = {names.ANNOTATION_DELETION_COST: cost}
+            try:
+                pod = await self._kube.annotate("Pod", self._owner.namespace, name, annotations)
+            except KubeError as error:
+                if error.status != 404:
+                    self.errors.append(error)
+            else:
+                self._written("Pod", "annotate", pod)
+
+    async def delete(self, unwanted: Iterable[Ref]) -> None:
+        """Delete what is ours, in order, only as it was seen. The first failure ends it: the order counts."""
+        for ref in unwanted:
+            obj = self._live.get(ref)
+            if obj is None or not owned(obj, self._owner.uid) or obj["metadata"].get("deletionTimestamp"):
+                continue
+            kind, meta = ref[0], obj["metadata"]
+            try:
+                await self._kube.delete(
+                    kind,
+                    meta["namespace"],
+                    meta["name"],
+                    uid=meta["uid"],
+                    resource_version=meta["resourceVersion"],
+                )
+            except KubeError as error:
+                self.errors.append(error)
+                return
+            log.info("deleted", extra={"context": self._context, "kind": kind, "child": meta["name"]})
+            self._metrics.child_written(kind, "delete")
+
+    def raise_errors(self, wake: float | None) -> None:
+        """Raise one error for all: transient if any of them is, since then the next pass gets further.
+
+        `wake` is when the rest of the cluster wants its next pass: what is refused for good in one place must
+        not hold up a rollout.
+        """
         if not self.errors:
             return
         first = next((error for error in self.errors if error.transient), self.errors[0])
@@ -45,118 +106,77 @@ class Outcome:
             f"{first}{more}",
             status=first.status,
             transient=first.transient,
-            retry_after=max(waits, default=None),
+            retry_after=max(waits, default=None) if first.transient else wake,
         ) from first
 
-
-class Applier:
-    """One for all clusters; holds no state."""
-
-    def __init__(self, kube: Kube, store: Store, metrics: Metrics) -> None:
-        self._kube = kube
-        self._store = store
-        self._metrics = metrics
-
-    async def apply(
-        self,
-        desired: Sequence[Object],
-        live: Mapping[Ref, Object],
-        owner: ClusterRef,
-        context: Mapping[str, object],
-    ) -> Outcome:
-        """Apply in order what `live` (the watched children) doesn't hold. `context` is for log lines."""
-        outcome = Outcome()
-        failed: set[str] = set()
-        for obj in desired:
-            revision = obj["metadata"]["labels"].get(names.LABEL_REVISION, "")
-            if revision in failed:
-                continue
+    async def _apply_group(self, objects: Sequence[Object], *, ordered: bool) -> None:
+        """`ordered`: what follows a failure isn't tried."""
+        missing = [obj for obj in objects if _ref(obj) not in self._live]
+        found = dict(zip(map(_ref, missing), await asyncio.gather(*map(self._find, missing)), strict=True))
+        for obj in objects:
+            ref = _ref(obj)
             try:
-                await self._apply_one(obj, live.get(_ref(obj)), owner, outcome, context)
+                if ref in found:
+                    await self._create(obj, found[ref])
+                else:
+                    await self._update(obj, self._live[ref])
             except KubeError as error:
-                outcome.errors.append(error)
-                if revision:
-                    failed.add(revision)
-        return outcome
+                self.errors.append(error)
+                if ordered:
+                    return
 
-    async def mark(self, namespace: str, costs: Mapping[str, str | None], outcome: Outcome) -> None:
-        """Write deletion costs of pods (None removes one)."""
-        for name, cost in costs.items():
-            try:
-                pod = await self._kube.annotate(
-                    "Pod", namespace, name, {names.ANNOTATION_DELETION_COST: cost}
-                )
-            except KubeError as error:
-                if error.status != 404:
-                    outcome.errors.append(error)
-                continue
-            self._written("Pod", "annotate", pod, outcome)
+    async def _find(self, obj: Object) -> Object | KubeError | None:
+        kind, name = _ref(obj)
+        try:
+            return await self._kube.find(kind, self._owner.namespace, name)
+        except KubeError as error:
+            return error
 
-    async def delete(
-        self, unwanted: Iterable[Ref], live: Mapping[Ref, Object], uid: str, outcome: Outcome
-    ) -> None:
-        """Delete what is ours, in order, only as it was seen. The first failure ends it: the order counts."""
-        for ref in unwanted:
-            obj = live.get(ref)
-            if obj is None or not owned(obj, uid) or obj["metadata"].get("deletionTimestamp"):
-                continue
-            meta = obj["metadata"]
-            try:
-                await self._kube.delete(
-                    ref[0],
-                    meta["namespace"],
-                    meta["name"],
-                    uid=meta["uid"],
-                    resource_version=meta["resourceVersion"],
-                )
-            except KubeError as error:
-                outcome.errors.append(error)
-                return
-            self._metrics.child_written(ref[0], "delete")
-            outcome.writes += 1
-
-    async def _apply_one(
-        self,
-        obj: Object,
-        seen: Object | None,
-        owner: ClusterRef,
-        outcome: Outcome,
-        context: Mapping[str, object],
-    ) -> None:
-        ref = _ref(obj)
-        if seen is not None:
-            why = needs_apply(obj, seen["metadata"].get("annotations") or {}, seen.get("managed", ""))
-            if why is None:
-                return
-        else:
-            # Forced apply takes over whatever has this name: look live who owns it first.
-            seen = await self._kube.find(obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"])
-            why = "it doesn't exist" if seen is None else "it lost the label by which it is found"
-        if seen is not None and predecessors(seen, owner.name, owner.uid):
+    async def _create(self, obj: Object, found: Object | KubeError | None) -> None:
+        """No child is watched under this name. A forced apply would take over whatever has it, so `found`, a
+        live look, tells first whose it is."""
+        if isinstance(found, KubeError):
+            raise found
+        if found is None:
+            await self._write(obj, "it doesn't exist")
+        elif of_predecessor(found, self._owner):
+            kind, name = _ref(obj)
             raise KubeError(
-                f"{ref[0]} {owner.namespace}/{ref[1]} belongs to a deleted cluster of this name and waits "
-                "for garbage collection",
+                f"{kind} {self._owner.namespace}/{name} belongs to a deleted cluster of this name, "
+                "which isn't garbage-collected yet",
                 status=None,
                 transient=True,
             )
-        if seen is not None and not owned(seen, owner.uid):
-            outcome.taken.append(ref)
-            return
-        log.info("applying", extra={"context": context, "kind": ref[0], "child": ref[1], "reason": why})
-        self._written(ref[0], "apply", await self._kube.apply(obj), outcome)
+        elif owned(found, self._owner.uid):
+            await self._write(obj, "it lost the label by which it is found")
+        else:
+            self.taken.append(_ref(obj))
 
-    def _written(self, kind: str, verb: str, answer: Object, outcome: Outcome) -> None:
+    async def _update(self, obj: Object, seen: Object) -> None:
+        why = needs_apply(obj, seen["metadata"].get("annotations") or {}, seen["managed"])
+        if why is None:
+            return
+        if owned(seen, self._owner.uid):
+            await self._write(obj, why)
+        else:
+            self.taken.append(_ref(obj))
+
+    async def _write(self, obj: Object, why: str) -> None:
+        kind, name = _ref(obj)
+        log.info("applying", extra={"context": self._context, "kind": kind, "child": name, "reason": why})
+        self._written(kind, "apply", await self._kube.apply(obj))
+
+    def _written(self, kind: str, verb: str, answer: Object) -> None:
         self._store.upsert(kind, answer)
         self._metrics.child_written(kind, verb)
-        outcome.writes += 1
 
 
-def predecessors(child: Object, name: str, uid: str) -> bool:
+def of_predecessor(child: Object, owner: ClusterRef) -> bool:
     """Does it belong to a deleted cluster of the same name?"""
-    owner = controller(child)
-    if owner is None or owner["kind"] != names.KIND:
+    reference = controller(child)
+    if reference is None or reference["kind"] != names.KIND:
         return False
-    return bool(owner["name"] == name and owner["uid"] != uid)
+    return bool(reference["name"] == owner.name and reference["uid"] != owner.uid)
 
 
 def _ref(obj: Object) -> Ref:

@@ -18,8 +18,8 @@ from ..api.conditions import Reason
 from ..api.parse import parse_spec
 from ..api.v1alpha1 import InferenceClusterSpec
 from ..core.decide import decide
-from ..core.model import Decision, Observed, Plan, Problem
-from ..core.observe import observe
+from ..core.model import ClusterRef, Observed, Plan, Problem
+from ..core.observe import cluster_ref, observe
 from ..core.revision import revision_name
 from ..core.scaledown import marks
 from ..planner.digest import input_digest
@@ -28,7 +28,7 @@ from ..ports import Clock, Kube, KubeError, Metrics, Object, Store
 from ..render.children import children, unwanted
 from ..render.settings import RenderSettings
 from .access import AccessReconciler
-from .applier import Applier, Outcome, Ref, predecessors
+from .applier import Applier, Ref, of_predecessor
 from .directory import Directory
 from .queue import Key
 from .report import Report
@@ -80,7 +80,6 @@ class Reconciler:
         self._metrics = metrics
         self._jitter = jitter
         self._settings = settings
-        self._applier = Applier(kube, store, metrics)
         self._access = AccessReconciler(kube=kube, store=store, directory=directory, metrics=metrics)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -123,50 +122,47 @@ class Reconciler:
         if decision.target is None:
             await report.write(intent.spec, intent.plan, observed, None)
             return self._resync()
-        outcome = await self._apply(intent.spec, intent.plan, observed, decision, live, report.context)
+        applier = Applier(
+            kube=self._kube,
+            store=self._store,
+            metrics=self._metrics,
+            owner=observed.cluster,
+            live=live,
+            context=report.context,
+        )
+        await applier.apply(children(intent.spec, intent.plan, observed, decision, self._settings))
+        await applier.mark(marks(observed, decision))
+        await applier.delete(unwanted(intent.spec, observed, decision))
+        await self._prune(observed.cluster, live, applier.errors)
         await report.tell(decision.notes)
         _, observed = self._look(cluster)
-        taken = tuple(f"{kind}/{name}" for kind, name in outcome.taken)
+        taken = tuple(f"{kind}/{name}" for kind, name in applier.taken)
         observed = replace(observed, foreign=tuple(sorted({*observed.foreign, *taken})))
-        await report.write(intent.spec, intent.plan, observed, decision, outcome.errors)
-        outcome.raise_errors()
-        return min(self._resync(), decision.wake if decision.wake is not None else RESYNC_SECONDS * 2)
+        await report.write(intent.spec, intent.plan, observed, decision, applier.errors)
+        applier.raise_errors(decision.wake)
+        return self._resync() if decision.wake is None else min(self._resync(), decision.wake)
 
     def _look(self, cluster: Object) -> tuple[dict[Ref, Object], Observed]:
         """The watched children by kind and name, and what they mean."""
-        meta = cluster["metadata"]
+        ref = cluster_ref(cluster)
         found = {
             kind: [
                 child
-                for child in self._store.children(kind, meta["namespace"], meta["name"])
-                if not predecessors(child, meta["name"], meta["uid"])
+                for child in self._store.children(kind, ref.namespace, ref.name)
+                if not of_predecessor(child, ref)
             ]
             for kind in CHILD_KINDS
         }
         live = {(kind, child["metadata"]["name"]): child for kind in found for child in found[kind]}
         return live, observe(cluster, found, self._store.node_ready)
 
-    async def _apply(
-        self,
-        spec: InferenceClusterSpec,
-        plan: Plan | None,
-        observed: Observed,
-        decision: Decision,
-        live: Mapping[Ref, Object],
-        context: Mapping[str, object],
-    ) -> Outcome:
-        ref = observed.cluster
-        desired = children(spec, plan, observed, decision, self._settings)
-        outcome = await self._applier.apply(desired, live, ref, context)
-        await self._applier.mark(ref.namespace, marks(observed, decision), outcome)
-        await self._applier.delete(unwanted(spec, observed, decision), live, ref.uid, outcome)
-        report = live.get(("ConfigMap", names.report_name(ref.name)))
+    async def _prune(self, owner: ClusterRef, live: Mapping[Ref, Object], errors: list[KubeError]) -> None:
+        report = live.get(("ConfigMap", names.report_name(owner.name)))
         pods = [child for (kind, _), child in live.items() if kind == "Pod"]
         try:
             await prune(self._kube, self._store, self._metrics, report, orphans(report, pods))
         except KubeError as error:
-            outcome.errors.append(error)
-        return outcome
+            errors.append(error)
 
     def _resync(self) -> float:
         return RESYNC_SECONDS * (1 + self._jitter())

@@ -81,6 +81,7 @@ class Workers:
                 again = self._queue.retry(key, at_least=error.retry_after or 0.0)
             else:
                 again = PERMANENT_RETRY_SECONDS * (1 + self._jitter() / 5)
+                again = min(again, error.retry_after or again)
                 self._queue.add_after(key, again)
             log.warning(
                 "pass failed",
