@@ -1,0 +1,190 @@
+"""When HAProxy finds a server dead: what to do about its streams, and what to tell people.
+
+    UP -> DOWN                  event EngineDown
+    DOWN for 0.6 s, confirmed   close its sessions: streams end, requests without a first byte are sent to
+                                another server. Closing at once loses those that still connect (measured: 2
+                                to 10 requests).
+    DOWN by errors of requests  its streams may be fine: nothing is closed before a check fails too; and never
+                                more than half of a pool: what all engines answer alike is not their death
+    DOWN -> UP                  event EngineUp
+
+Pure state machine: times come from the caller, actions and events go back to it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..api.routing import GatewayEvent
+from .model import Gateway, Pool
+from .stat import Admin, Server
+
+Key = tuple[str, str]
+
+CLOSE_AFTER_SECONDS: Final = 0.6
+#: Log lines of closed streams have arrived by then.
+_COUNT_AFTER_SECONDS: Final = 0.5
+#: A failed check or a cut stream older than this before DOWN belongs to something else.
+_SIGN_SECONDS: Final = 5.0
+_KEPT_EVENTS: Final = 10
+
+
+@dataclass(frozen=True)
+class Actions:
+    """Servers (backend, name) that need something now."""
+
+    close: tuple[Key, ...] = ()
+    health_up: tuple[Key, ...] = ()
+
+
+@dataclass
+class _Watch:
+    """One server's troubles."""
+
+    down_at: float | None = None
+    #: The server was wanted for new requests and people were told that it is down.
+    told: bool = False
+    event: int | None = None
+    closed_at: float | None = None
+    signs: deque[float] = field(default_factory=lambda: deque(maxlen=64))
+    cuts: deque[float] = field(default_factory=lambda: deque(maxlen=4096))
+
+
+class Monitor:
+    """Follows all servers of all clusters through the ticks of the control loop."""
+
+    def __init__(self) -> None:
+        self._watches: dict[Key, _Watch] = {}
+        self._serving: dict[Key, Pool] = {}
+        self._events: dict[tuple[str, str], dict[int, GatewayEvent]] = {}
+        self._sequence = 0
+
+    def events(self, cluster: tuple[str, str]) -> tuple[GatewayEvent, ...]:
+        """The last ten of a cluster, oldest first."""
+        return tuple(self._events.get(cluster, {}).values())
+
+    def check_failed(self, key: Key, at: float) -> None:
+        """A check that began at monotonic time `at` failed."""
+        self._watch(key).signs.append(at)
+
+    def stream_cut(self, key: Key, at: float) -> None:
+        """A running stream of this server was cut."""
+        self._watch(key).cuts.append(at)
+
+    def refused(self, cluster: tuple[str, str], wall: float, message: str) -> None:
+        """A routing document or a configuration was refused; the old one stays in force."""
+        self._emit(cluster, GatewayEvent(kind="ConfigRefused", time=wall, message=message[:500]))
+
+    def tick(self, gateway: Gateway, servers: Iterable[Server], now: float, wall: float) -> Actions:
+        """Look at the servers as they are at `now` (monotonic) and `wall` (since the epoch)."""
+        rows = {server.key: server for server in servers}
+        serving = {(pool.backend, engine.pod): pool for pool in gateway.pools for engine in pool.serving}
+        pools = {pool.backend: pool for pool in gateway.pools}
+        close = []
+        for key, server in rows.items():
+            if self._follow(key, server, serving.get(key), now, wall):
+                close.append(key)
+        self._left(pools, serving, now, wall)
+        self._count(pools, now)
+        self._serving = serving
+        for key in [key for key in self._watches if key not in rows and key not in serving]:
+            watch = self._watches[key]
+            if not watch.told or key[0] not in pools:
+                del self._watches[key]
+        return Actions(tuple(close), tuple(_excess(rows.values())))
+
+    def _follow(self, key: Key, server: Server, pool: Pool | None, now: float, wall: float) -> bool:
+        """Take in one server; True: its sessions are to be closed now."""
+        watch = self._watch(key)
+        if server.up:
+            if watch.told and pool is not None:
+                self._up(key, watch, pool, wall)
+            if pool is not None or not watch.told:
+                watch.down_at = watch.closed_at = None
+            return False
+        if watch.down_at is None:
+            watch.down_at = now
+        if pool is not None and server.admin is Admin.READY and not watch.told:
+            self._down(key, watch, pool, wall, "health checks or requests fail")
+        if server.passive or now - watch.down_at < CLOSE_AFTER_SECONDS or not server.current:
+            return False
+        watch.closed_at = watch.closed_at or now
+        return True
+
+    def _left(self, pools: dict[str, Pool], serving: dict[Key, Pool], now: float, wall: float) -> None:
+        """Engines that took requests a moment ago and are no endpoints now, without having been drained."""
+        for key, pool in self._serving.items():
+            if key in serving or key[0] not in pools:
+                continue
+            watch = self._watch(key)
+            draining = any(engine.pod == key[1] for engine in pools[key[0]].engines)
+            if not draining and not watch.told:
+                watch.down_at = watch.down_at or now
+                self._down(key, watch, pool, wall, "no longer a ready endpoint in Kubernetes")
+
+    def _count(self, pools: dict[str, Pool], now: float) -> None:
+        """Complete the events of servers whose streams have ended by now."""
+        for key, watch in self._watches.items():
+            if watch.event is None or watch.down_at is None or key[0] not in pools:
+                continue
+            end = watch.closed_at or watch.down_at + CLOSE_AFTER_SECONDS
+            if now - end < _COUNT_AFTER_SECONDS:
+                continue
+            pool = pools[key[0]]
+            events = self._events[pool.namespace, pool.cluster]
+            if watch.event in events:
+                cut = sum(at >= watch.down_at - _SIGN_SECONDS for at in watch.cuts)
+                events[watch.event] = events[watch.event].model_copy(update={"streams_cut": cut})
+            watch.event = None
+            watch.cuts.clear()
+
+    def _down(self, key: Key, watch: _Watch, pool: Pool, wall: float, message: str) -> None:
+        assert watch.down_at is not None  # noqa: S101 - set by both callers
+        signs = [at for at in watch.signs if 0 <= watch.down_at - at <= _SIGN_SECONDS]
+        watch.told = True
+        watch.event = self._emit(
+            (pool.namespace, pool.cluster),
+            GatewayEvent(
+                kind="EngineDown",
+                pod=key[1],
+                revision=pool.track.revision,
+                time=wall,
+                detection_ms=round((watch.down_at - min(signs)) * 1000) if signs else None,
+                message=message,
+            ),
+        )
+
+    def _up(self, key: Key, watch: _Watch, pool: Pool, wall: float) -> None:
+        watch.told = False
+        watch.signs.clear()
+        self._emit(
+            (pool.namespace, pool.cluster),
+            GatewayEvent(kind="EngineUp", pod=key[1], revision=pool.track.revision, time=wall),
+        )
+
+    def _emit(self, cluster: tuple[str, str], event: GatewayEvent) -> int:
+        self._sequence += 1
+        events = self._events.setdefault(cluster, {})
+        events[self._sequence] = event
+        while len(events) > _KEPT_EVENTS:
+            del events[next(iter(events))]
+        return self._sequence
+
+    def _watch(self, key: Key) -> _Watch:
+        return self._watches.setdefault(key, _Watch())
+
+
+def _excess(servers: Iterable[Server]) -> list[Key]:
+    """Servers marked down by errors of requests beyond half of their pool."""
+    pools: dict[str, list[Server]] = {}
+    for server in servers:
+        if server.admin is Admin.READY:
+            pools.setdefault(server.backend, []).append(server)
+    result = []
+    for pool in pools.values():
+        passive = [server.key for server in pool if server.passive]
+        result += passive[len(pool) // 2 :]
+    return result
