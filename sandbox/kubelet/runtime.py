@@ -74,7 +74,9 @@ class Process:
         self.out_of_memory = False
         self.start_error = ""
         # A pidfd, not the number: the number may belong to somebody else once the container is gone.
-        self._pidfd = os.pidfd_open(pid)
+        self._pidfd = -1
+        with contextlib.suppress(ProcessLookupError):  # over already
+            self._pidfd = os.pidfd_open(pid)
 
     def signal(self, number: int) -> None:
         """Signal the container's PID 1; nothing happens when it has ended."""
@@ -83,8 +85,9 @@ class Process:
                 signal.pidfd_send_signal(self._pidfd, number)
 
     def finish(self, code: int) -> None:
-        os.close(self._pidfd)
-        self._pidfd = -1
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
         self.exited.set_result(code)
 
     async def execute(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
