@@ -122,11 +122,11 @@ class Control:
             + sync.commands(self._gateway, snapshot, limits)
             + await self._shares(workers.current),
         )
-        dead = {server.key for server in snapshot.servers if server.key in actions.close or not server.up}
+        dead = {server.key for server in snapshot.servers if server.dead}
         for pid, theirs in old.items():
             await self._look_after(pid, theirs, dead)
         await self._write_files(limits)
-        calm = clean and all(server.up for server in snapshot.servers)
+        calm = clean and not any(server.dead for server in snapshot.servers)
         return _CALM_SECONDS if calm else _ALERT_SECONDS
 
     def _current_limits(self) -> dict[str, int]:

@@ -99,7 +99,7 @@ class Monitor:
     def _follow(self, key: Key, server: Server, pool: Pool | None, now: float, wall: float) -> bool:
         """Take in one server; True: its sessions are to be closed now."""
         watch = self._watch(key)
-        if server.up:
+        if not server.dead:
             if watch.told and pool is not None:
                 self._up(key, watch, pool, wall)
             if pool is not None or not watch.told:

@@ -59,9 +59,8 @@ class Agent:
         self.inputs = Inputs(clusters, on_refused=self._refused, on_change=self._changed)
         self.peers = Peers(lambda: self.inputs.peers(settings.pod), settings.agent_port)
         self.metrics = Metrics(lambda: self.control.status.tracks)
-        self.control = Control(
-            settings, self.inputs, Haproxy(settings.master_socket), self.monitor, self.peers, self.metrics
-        )
+        self.haproxy = Haproxy(settings.master_socket)
+        self.control = Control(settings, self.inputs, self.haproxy, self.monitor, self.peers, self.metrics)
         self.server = Server(
             settings, self.inputs, self.control, self.monitor, self.metrics, self._watches_alive
         )

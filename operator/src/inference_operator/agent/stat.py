@@ -31,8 +31,8 @@ class Server:
     address: str
     port: int
     admin: Admin
-    #: False: HAProxy found it dead, by checks or by errors of requests.
-    up: bool
+    #: HAProxy found it dead, by checks or by errors of requests. One in MAINT isn't checked and never dead.
+    dead: bool
     #: Requests on it now, and requests that wait for this very server.
     current: int
     queued: int
@@ -48,7 +48,7 @@ class Server:
     @property
     def passive(self) -> bool:
         """Down by errors of requests alone; no check has confirmed it yet."""
-        return not self.up and self.check.lstrip("* ") == "HANA"
+        return self.dead and self.check.lstrip("* ") == "HANA"
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _server(state: list[str], row: dict[str, str]) -> Server:
         address=state[4],
         port=int(state[18]),
         admin=Admin.MAINT if admin & _MAINT else Admin.DRAIN if admin & _DRAIN else Admin.READY,
-        up=state[5] != "0",
+        dead=state[5] == "0" and not admin & _MAINT,
         current=_number(row["scur"]),
         queued=_number(row["qcur"]),
         maxconn=_number(row["slim"]),

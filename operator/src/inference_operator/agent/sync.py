@@ -97,7 +97,7 @@ def _wanted(pool: Pool, engine: Engine, server: Server | None, maxconn: int) -> 
 
 def _unwanted(server: Server) -> list[Command]:
     if server.current or server.queued:
-        return [_state(server, Admin.DRAIN)] if server.admin is Admin.READY else []
+        return [_state(server, Admin.DRAIN)] if server.admin is not Admin.DRAIN else []
     leave = [] if server.admin is Admin.MAINT else [_state(server, Admin.MAINT)]
     return [*leave, _delete(f"{server.backend}/{server.name}")]
 

@@ -110,4 +110,4 @@ def _state(draining: bool, server: Server | None) -> str:
         return "DRAIN" if server is None or server.admin is not Admin.READY else "UP"
     if server is None:
         return ""
-    return "UP" if server.up and server.admin is Admin.READY else "DOWN"
+    return "UP" if not server.dead and server.admin is Admin.READY else "DOWN"
