@@ -69,7 +69,7 @@ _RESOURCE_MESSAGE: Final = (
 )
 ResourceName = Annotated[
     str,
-    _text(rf"{_DNS_NAME}/{_QUALIFIED}", 127, 3),
+    _text(rf"{_DNS_NAME}/{_QUALIFIED}", 127),
     _refuse(lambda name: "kubernetes.io/" in name, _RESOURCE_MESSAGE),
     Field(json_schema_extra=validations(rule("!self.contains('kubernetes.io/')", _RESOURCE_MESSAGE))),
 ]
@@ -78,11 +78,15 @@ _DURATION_MESSAGE: Final = f"has to be at most {LONGEST_DURATION}"
 #: Seconds, minutes or hours as Kubernetes people write them: 90s, 5m, 2h.
 Duration = Annotated[
     str,
-    _text("[1-9][0-9]{0,5}(s|m|h)", 7, 2),
+    _text("[1-9][0-9]{0,5}(s|m|h)", 7),
     _refuse(lambda text: seconds(text) > seconds(LONGEST_DURATION), _DURATION_MESSAGE),
     Field(
         json_schema_extra=validations(
-            rule(f"duration(self) <= duration('{LONGEST_DURATION}')", _DURATION_MESSAGE)
+            # What the pattern refuses would be an error of the rule as well, with a second message.
+            rule(
+                f"!self.matches('^[0-9]+[smh]$') || duration(self) <= duration('{LONGEST_DURATION}')",
+                _DURATION_MESSAGE,
+            )
         )
     ),
 ]

@@ -73,6 +73,7 @@ ENV: Final[dict[str, str]] = {
     "TRANSFORMERS_OFFLINE": "it follows from spec.model.source",
     "VLLM_USE_MODELSCOPE": "weights come from spec.model.source",
     "VLLM_CACHE_ROOT": "the cache volume is the operator's",
+    "VLLM_ENGINE_READY_TIMEOUT_S": "use spec.engine.loadTimeout",
     "VLLM_PORT": "the operator sets the ports",
     "VLLM_HOST_IP": "the operator sets the addresses",
     "VLLM_API_KEY": FLAGS["--api-key"],
@@ -84,6 +85,7 @@ ENV: Final[dict[str, str]] = {
     "NVIDIA_DRIVER_CAPABILITIES": "the operator sets it",
     "CUDA_VISIBLE_DEVICES": _GPUS,
     "HOME": "the operator sets it",
+    "USER": "the operator sets it",
     "PATH": "it decides which program starts",
     "BASH_ENV": _LOADER,
     "PYTHONPATH": _LOADER,
@@ -99,7 +101,9 @@ ENV_PREFIXES: Final[dict[str, str]] = {
 _FREE_LABELS: Final = frozenset({"app.kubernetes.io/part-of", "app.kubernetes.io/version"})
 _RESERVED_KEY: Final = re.compile(
     rf"^(({re.escape(GROUP)}|app\.kubernetes\.io|([^/]*\.)?argoproj\.io)/|pod-template-hash$"
-    r"|controller-revision-hash$|controller\.kubernetes\.io/)"
+    r"|controller-revision-hash$|controller\.kubernetes\.io/"
+    # They would loosen what keeps the container in.
+    r"|container\.apparmor\.security\.beta\.kubernetes\.io/|(container\.)?seccomp\.security\.alpha\.kubernetes\.io/)"
 )
 
 
