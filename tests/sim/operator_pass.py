@@ -1,5 +1,5 @@
-"""The operator's pass on the simulated world: the real observe, decide, render and status, any write may be the
-last one."""
+"""The operator's pass on the simulated world: the real observe, decide, render and status, any write may be
+the last one."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ KILLS = 40
 def settle(world: World, *, seed: int | None = None, kill: bool = False, floor: int = 0) -> None:
     """Until nothing has changed for a while. `seed` None: always in the same order, everybody each second.
 
-    With `kill` the operator dies now and then after some of its writes. `floor` is the least number of engines
-    that must take requests at each moment.
+    With `kill` the operator dies now and then after some of its writes. `floor` is the least number of
+    engines that must take requests at each moment.
     """
     dice = random.Random(seed)
     quiet = 0
@@ -39,7 +39,8 @@ def settle(world: World, *, seed: int | None = None, kill: bool = False, floor: 
 
 
 def second(world: World, dice: random.Random | None, *, kill: bool) -> bool:
-    """Everybody reacts once, in a fixed order, or with dice in any order and not always. Did the operator die?"""
+    """Everybody reacts once, in a fixed order, or with dice in any order and not always. Did the operator
+    die?"""
     actors = ["operator", "replica_sets", "scheduler", "kubelet", "gateway 0", "gateway 1"]
     if dice is not None:
         dice.shuffle(actors)
@@ -72,7 +73,9 @@ def check(world: World, floor: int) -> None:
     routing = world.routing()
     if routing is not None:
         total = sum(track.share for track in routing.tracks)
-        assert total in ((0,) if wanted == 0 else (10_000,)) or _stale(world), f"shares add up to {total}\n{tail}"
+        assert total in ((0,) if wanted == 0 else (10_000,)) or _stale(world), (
+            f"shares add up to {total}\n{tail}"
+        )
     assert world.serving() >= floor, f"only {world.serving()} engines serve, {floor} must\n{tail}"
     assert not world.cut, f"{world.cut} had running requests\n{tail}"
 

@@ -1,7 +1,7 @@
 """A Kubernetes cluster in a few hundred lines: objects, and the controllers that react to them.
 
-Time stands still but for `tick`. Every reaction is a method that looks at the objects and changes them, so a test
-runs them in any order, as often as it likes, or not at all. What happens is written into `log` as prose.
+Time stands still but for `tick`. Every reaction is a method that looks at the objects and changes them, so a
+test runs them in any order, as often as it likes, or not at all. What happens is written into `log` as prose.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class World:
             "spec": spec,
         }
 
-    # --- the API server -------------------------------------------------------------------------------------
+    # --- the API server ---
 
     def children(self) -> dict[str, list[Object]]:
         found: dict[str, list[Object]] = {}
@@ -102,7 +102,7 @@ class World:
             self.cluster["status"] = status
             self.version += 1
 
-    # --- what others see --------------------------------------------------------------------------------------
+    # --- what others see ---
 
     def pods(self, deployment: str) -> list[Object]:
         owner = f"{deployment}-{_HASH}"
@@ -134,7 +134,7 @@ class World:
         config_map = self.objects.get(("ConfigMap", names.routing_name("llama")))
         return Routing.model_validate_json(config_map["data"][names.ROUTING_KEY]) if config_map else None
 
-    # --- controllers --------------------------------------------------------------------------------------------
+    # --- controllers ---
 
     def tick(self) -> None:
         self.now += 1
@@ -180,7 +180,9 @@ class World:
         if report is None or routing is None or index >= len(pods) or not self.gateways:
             return
         me = pods[index]["metadata"]["name"]
-        document = GatewayReport(gateway=me, ready=True, routing_digest="", engines=tuple(self._seen(routing)))
+        document = GatewayReport(
+            gateway=me, ready=True, routing_digest="", engines=tuple(self._seen(routing))
+        )
         data = report.setdefault("data", {})
         text = document.model_dump_json()
         if data.get(f"{names.REPORT_KEY_PREFIX}{me}") != text:
@@ -200,7 +202,7 @@ class World:
             else:
                 yield EngineReport(pod=name, revision=revision, state="DRAIN" if is_ending(pod) else "UP")
 
-    # --- helpers ------------------------------------------------------------------------------------------------
+    # --- helpers ---
 
     def say(self, text: str) -> None:
         self.log.append(f"{self.now - START:4.0f}s {text}")
@@ -213,7 +215,11 @@ class World:
     def _create_pod(self, deployment: Object) -> None:
         uid = self._uid()
         name = f"{deployment['metadata']['name']}-{_HASH}-{self._serial:03}"
-        owner = {"kind": "ReplicaSet", "name": f"{deployment['metadata']['name']}-{_HASH}", "controller": True}
+        owner = {
+            "kind": "ReplicaSet",
+            "name": f"{deployment['metadata']['name']}-{_HASH}",
+            "controller": True,
+        }
         template = deployment["spec"]["template"]
         self.objects["Pod", name] = {
             "kind": "Pod",

@@ -44,10 +44,11 @@ def decide(spec: InferenceClusterSpec, target: str | None, observed: Observed, n
     )
     timeout = defaults.seconds(spec.engine.drain_timeout or defaults.DRAIN_TIMEOUT)
     scaled = _scaled(wanted, observed, target, timeout, now)
-    if _taken_over(n, observed.revision(target), olds):
+    taken_over = _taken_over(n, observed.revision(target), olds)
+    if taken_over:
         stable = target
     retire = tuple(old.name for old in olds if old.name != stable and _gone(old))
-    if stable == target and not any(engines(old) for old in olds):
+    if taken_over:
         retire += tuple(name for name in observed.unrecorded if name != target)
     drains = tuple(drain for part in scaled.values() for drain in part.drains)
     kept = [revision for revision in observed.revisions if revision.name not in retire]
