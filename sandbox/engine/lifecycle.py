@@ -64,7 +64,10 @@ def _bind(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise StartError(f"can't bind to port {port} of host {host or '*'!r}: {error.strerror}") from None
+        raise StartError(
+            f"can't bind to port {port} of host {host or '*'!r}: {error.strerror}. Free the port, or choose "
+            "another with --port (for the fault switches: INFERENCE_SIM_CONTROL_PORT, 0 turns them off)."
+        ) from None
     return listener
 
 
@@ -131,7 +134,7 @@ async def _serve(settings: Settings, board: FaultBoard, listener: socket.socket,
     if settings.shutdown_timeout > 0:
         await _drain(server, settings.shutdown_timeout)
     else:
-        await _abort(core, server, runner, site)
+        await _abort(core, server, runner, site, listener)
     await runner.cleanup()
     return 0
 
@@ -144,16 +147,25 @@ async def _drain(server: EngineServer, seconds: float) -> None:
         await asyncio.wait_for(server.idle.wait(), seconds)
 
 
-async def _abort(core: EngineCore, server: EngineServer, runner: web.AppRunner, site: web.SockSite) -> None:
+async def _abort(
+    core: EngineCore, server: EngineServer, runner: web.AppRunner, site: web.SockSite, listener: socket.socket
+) -> None:
     """Drop everything, as measured at --shutdown-timeout 0.
 
     The port is closed at once. Open streams get neither an end nor an error: they hang until their client
     leaves or SIGKILL comes, and the process stays with them.
     """
     core.freeze()
+    # Stop listening first, close later: asyncio sets up an accepted connection in the next turns of its loop,
+    # and when the server is closed meanwhile, that connection stays open with nobody to answer it.
+    asyncio.get_running_loop().remove_reader(listener)
+    listener.shutdown(socket.SHUT_RDWR)
+    await asyncio.sleep(0.05)
     await site.stop()
     if runner.server is not None:
-        runner.server.pre_shutdown()
+        for connection in runner.server.connections:
+            if connection not in server.busy:
+                connection.force_close()
     if not server.idle.is_set():
         log.info("Waiting for connections to close. (CTRL+C to force quit)")
     await server.idle.wait()

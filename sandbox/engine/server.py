@@ -24,7 +24,8 @@ DONE: Final = b"data: [DONE]\n\n"
 
 
 class EngineServer:
-    """Routes and their handlers; `idle` is set while no generation call is open."""
+    """Routes and their handlers; `busy` holds the connections with an open generation call, `idle` is set
+    while there is none."""
 
     def __init__(self, settings: Settings, core: EngineCore, metrics: Metrics, board: FaultBoard) -> None:
         self._settings = settings
@@ -32,7 +33,7 @@ class EngineServer:
         self._metrics = metrics
         self._board = board
         self._created = int(time.time())
-        self._open_calls = 0
+        self.busy: set[web.RequestHandler] = set()
         self.draining = False
         self.idle = asyncio.Event()
         self.idle.set()
@@ -41,12 +42,17 @@ class EngineServer:
         """The application with every route the simulator has."""
         # vLLM takes bodies of any size; aiohttp's own limit of 1 MiB would refuse long prompts with 413.
         app = web.Application(middlewares=[self._guard], client_max_size=256 * 1024**2)
-        app.router.add_get("/health", self._health)
         app.router.add_get("/metrics", self._metrics_page)
-        app.router.add_get("/version", self._version)
-        app.router.add_route("*", "/ping", self._health)
-        app.router.add_get("/load", self._load)
-        app.router.add_get("/v1/models", self._models)
+        for path, handler in (
+            ("/health", self._health),
+            ("/ping", self._health),
+            ("/version", self._version),
+            ("/load", self._load),
+            ("/v1/models", self._models),
+        ):
+            # FastAPI routes take the named method alone: HEAD is 405, and a probe that uses it fails.
+            app.router.add_get(path, handler, allow_head=False)
+        app.router.add_post("/ping", self._health)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/completions", self._completion)
         app.router.add_post("/tokenize", self._tokenize)
@@ -86,7 +92,7 @@ class EngineServer:
 
     async def _load(self, _: web.Request) -> web.Response:
         # Without --enable-server-load-tracking vLLM's counter is never touched.
-        return _json({"server_load": self._open_calls if self._settings.load_tracking else 0})
+        return _json({"server_load": len(self.busy) if self._settings.load_tracking else 0})
 
     async def _models(self, _: web.Request) -> web.Response:
         return _json(openai.model_list(self._settings, self._names, self._created))
@@ -119,7 +125,8 @@ class EngineServer:
         if self._board.fails_now():
             raise ApiError(500, "Internal server error (fault error_rate).", "InternalServerError")
         self._submit(call)
-        self._open_calls += 1
+        connection = request.protocol
+        self.busy.add(connection)
         self.idle.clear()
         try:
             if call.stream:
@@ -130,8 +137,8 @@ class EngineServer:
         finally:
             # Reached by cancellation too, when the client has left.
             self._core.abort(call.request)
-            self._open_calls -= 1
-            if not self._open_calls:
+            self.busy.discard(connection)
+            if not self.busy:
                 self.idle.set()
 
     def _submit(self, call: Call) -> None:
@@ -180,6 +187,9 @@ def _dead(error: EngineDeadError) -> ApiError:
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
+    # vLLM's own check, and an easy one to fall over: curl -d alone sends a form.
+    if request.content_type != "application/json":
+        raise ApiError(400, "Unsupported Media Type: Only 'application/json' is allowed")
     try:
         body = orjson.loads(await request.read())
     except orjson.JSONDecodeError as error:

@@ -110,11 +110,11 @@ class EngineProcess:
     http: aiohttp.ClientSession
 
     async def health(self) -> int | None:
-        """Status of /health, or None when the connection is refused."""
+        """Status of /health, or None when the connection is refused or reset."""
         try:
             async with self.http.get(f"{self.url}/health") as response:
                 return response.status
-        except aiohttp.ClientConnectorError:
+        except aiohttp.ClientConnectionError:
             return None
 
     async def ready(self) -> None:
@@ -122,6 +122,15 @@ class EngineProcess:
         while await self.health() is None:
             assert self.process.returncode is None, await self.output()
             await asyncio.sleep(0.02)
+
+    async def metric(self, series: str, value: float) -> None:
+        """Wait for a metric to take a value."""
+        async with asyncio.timeout(10):
+            while True:
+                async with self.http.get(f"{self.url}/metrics") as response:
+                    if samples(await response.text())[series] == value:
+                        return
+                await asyncio.sleep(0.02)
 
     async def refused(self) -> None:
         """Wait for the port to close."""

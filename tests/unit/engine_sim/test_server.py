@@ -198,11 +198,27 @@ async def test_errors(
     assert message in error["message"]
 
 
-async def test_broken_json_is_a_400(engine: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    ("content_type", "message"),
+    [
+        ("application/json", "JSON decode error"),
+        ("application/x-www-form-urlencoded", "Unsupported Media Type"),
+    ],
+)
+async def test_a_body_that_is_not_json_is_a_400(
+    engine: Callable[..., Any], content_type: str, message: str
+) -> None:
     running = await engine()
-    async with running.client.post("/v1/completions", data=b"{") as response:
+    headers = {"Content-Type": content_type}
+    async with running.client.post("/v1/completions", data=b"{", headers=headers) as response:
         assert response.status == 400
-        assert "JSON decode error" in (await response.json())["error"]["message"]
+        assert message in (await response.json())["error"]["message"]
+
+
+async def test_a_probe_by_head_is_refused(engine: Callable[..., Any]) -> None:
+    running = await engine()
+    async with running.client.head("/health") as response:
+        assert response.status == 405
 
 
 async def test_the_api_key_guards_v1_alone(engine: Callable[..., Any]) -> None:
