@@ -48,6 +48,8 @@ class Applier:
         self.errors: list[KubeError] = []
         #: Objects that exist under a name of ours and belong to someone else.
         self.taken: list[Ref] = []
+        #: Something was written in this pass.
+        self.wrote = False
 
     async def apply(self, desired: Iterable[Object]) -> None:
         """Apply what isn't there as it is wanted."""
@@ -89,7 +91,7 @@ class Applier:
                 self.errors.append(error)
                 return
             log.info("deleted", extra={"context": self._context, "kind": kind, "child": meta["name"]})
-            self._metrics.child_written(kind, "delete")
+            self._count(kind, "delete")
 
     def raise_errors(self, wake: float | None) -> None:
         """Raise one error for all: transient if any of them is, since then the next pass gets further.
@@ -168,6 +170,10 @@ class Applier:
 
     def _written(self, kind: str, verb: str, answer: Object) -> None:
         self._store.upsert(kind, answer)
+        self._count(kind, verb)
+
+    def _count(self, kind: str, verb: str) -> None:
+        self.wrote = True
         self._metrics.child_written(kind, verb)
 
 

@@ -47,6 +47,9 @@ CHILD_KINDS: Final = (
 )
 #: A settled cluster is looked at again after this, plus up to as much: it heals what no watch told.
 RESYNC_SECONDS: Final = 300.0
+#: A pass that wrote is followed by another: the answers of our own writes are in the store already, so the
+#: watch has nothing new to tell of them, and a drained pod that has just been marked would wait for the resync.
+AFTER_WRITE_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,8 @@ class Reconciler:
         observed = replace(observed, foreign=tuple(sorted({*observed.foreign, *taken})))
         await report.write(intent.spec, intent.plan, observed, decision, applier.errors)
         applier.raise_errors(decision.wake)
-        return self._resync() if decision.wake is None else min(self._resync(), decision.wake)
+        waits = [self._resync(), *([] if decision.wake is None else [decision.wake])]
+        return min([*waits, AFTER_WRITE_SECONDS] if applier.wrote else waits)
 
     def _look(self, cluster: Object) -> tuple[dict[Ref, Object], Observed]:
         """The watched children by kind and name, and what they mean."""
