@@ -47,8 +47,8 @@ CHILD_KINDS: Final = (
 )
 #: A settled cluster is looked at again after this, plus up to as much: it heals what no watch told.
 RESYNC_SECONDS: Final = 300.0
-#: A pass that wrote is followed by another: the answers of our own writes are in the store already, so the
-#: watch has nothing new to tell of them, and a drained pod that has just been marked would wait for the resync.
+#: A pass that wrote is followed by another: the answers of our own writes stand in the store already, so
+#: the watch has nothing new to tell of them, and a drained pod that was just marked would wait for long.
 AFTER_WRITE_SECONDS: Final = 0.1
 
 
