@@ -1,0 +1,44 @@
+"""Installing the operator, looking at objects, and what the operator has done by the API server's audit log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sandbox.client import Sandbox
+from sandbox.lab import OPERATOR_NAMESPACE, RELEASE, Lab
+
+Json = dict[str, Any]
+USER = f"system:serviceaccount:{OPERATOR_NAMESPACE}:{RELEASE}"
+_CRD_PATH = "apis/apiextensions.k8s.io/v1/customresourcedefinitions/inferenceclusters.inferencecluster.io"
+
+
+def find(lab: Lab, path: str) -> dict[str, Any] | None:
+    """The object at an API path, None when there is none (the client hands out the Status of a 404)."""
+    found = lab.get(path)
+    return None if found is None or found.get("kind") == "Status" else found
+
+
+def install(lab: Lab, *, replicas: int) -> None:
+    """Install, or change the number of replicas. A CRD that another test has applied stays as it is."""
+    crd = find(lab, _CRD_PATH)
+    ours = crd is None or "meta.helm.sh/release-name" in (crd["metadata"].get("annotations") or {})
+    lab.install_operator(replicas=replicas, values={"crds.install": str(ours).lower()})
+
+
+def operator_events(sandbox: Sandbox, *, reads: bool = False) -> list[Json]:
+    """All audited requests of the operator's ServiceAccount."""
+    return [e for e in sandbox.audit_events(reads=reads) if e["user"]["username"] == USER]
+
+
+def operator_writes(sandbox: Sandbox) -> list[str]:
+    """`verb resource[/subresource] namespace/name` of every write, the leader's Lease left out."""
+    return [
+        describe(e) for e in operator_events(sandbox) if e.get("objectRef", {}).get("resource") != "leases"
+    ]
+
+
+def describe(event: Json) -> str:
+    """One line."""
+    ref = event.get("objectRef", {})
+    resource = ref.get("resource", "") + (f"/{ref['subresource']}" if ref.get("subresource") else "")
+    return f"{event['verb']} {resource} {ref.get('namespace', '')}/{ref.get('name', '')}"
