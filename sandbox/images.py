@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -93,6 +93,14 @@ _OPERATOR = Image(
     },
     binds=(*_python_binds(), _OPERATOR_SOURCE),
 )
+#: A copy of the package that someone changed, to try an operator upgrade: see tests/bench/upgrade.py.
+NEXT_SOURCE = REPOSITORY / "build" / "next"
+_OPERATOR_NEXT = replace(
+    _OPERATOR,
+    name="operator-next",
+    environment={**_OPERATOR.environment, "PYTHONPATH": str(NEXT_SOURCE)},
+    binds=(*_OPERATOR.binds, str(NEXT_SOURCE)),
+)
 _VLLM = Image(
     "vllm",
     # ENTRYPOINT is `vllm serve` since vLLM 0.11.1; the simulator takes the same words.
@@ -107,6 +115,7 @@ _VLLM = Image(
 IMAGES: Mapping[str, Image] = {
     "vllm/vllm-openai": _VLLM,
     "haproxy": _HAPROXY,
+    "ghcr.io/inferencecluster/inference-operator-next": _OPERATOR_NEXT,
     "ghcr.io/inferencecluster/inference-operator": _OPERATOR,
     "sandbox/tools": _TOOLS,
     "busybox": _TOOLS,

@@ -288,8 +288,8 @@ class Core:
         self.lab.apply(labs.manifest(name, replicas=2))
         self.lab.until_ready(name, replicas=2)
         before = self._engine_identity(name)
-        with changed_operator(self.lab.sandbox) as tag:
-            self.lab.install_operator(values={"image.tag": tag})
+        with changed_operator() as image:
+            self.lab.install_operator(values={"image.repository": image})
             self.lab.until(
                 "UpdateAvailable=True",
                 lambda: (
