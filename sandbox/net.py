@@ -29,8 +29,14 @@ _SETUP = (
     f"ip addr add {DNS_BACKEND}/32 dev lo",
     f"ip addr add {POD_GATEWAY}/32 dev lo",
     "sysctl -q -w net.ipv4.ip_forward=1",
-    # Without a route a cluster IP is "Network is unreachable" before kube-proxy's rules can rewrite it.
-    f"ip route add {SERVICE_RANGE} dev lo src {PLANE_ADDRESS}",
+    # Without a route a cluster IP is "Network is unreachable" before kube-proxy's rules can rewrite it. Not by
+    # way of lo: the kernel would answer for a Service without endpoints from the cluster IP itself, finds that
+    # this is no address of its own and says nothing (icmp_send, RTCF_LOCAL): a time-out instead of a refusal.
+    # A veth pair, because pods need that driver anyway; nothing ever passes through it.
+    "ip link add services type veth peer name services-peer",
+    "ip link set services up",
+    "ip link set services-peer up",
+    f"ip route add {SERVICE_RANGE} dev services src {PLANE_ADDRESS}",
 )
 
 

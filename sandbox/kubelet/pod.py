@@ -18,7 +18,7 @@ from sandbox.kubelet.container import Container, Kind
 from sandbox.kubelet.gpus import AdmissionError
 from sandbox.kubelet.handlers import Handlers
 from sandbox.kubelet.network import NetworkError, PodNetwork
-from sandbox.kubelet.timing import Deadline
+from sandbox.kubelet.timing import Deadline, now
 from sandbox.kubelet.volumes import PodFacts, VolumeError, Volumes
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _RETRY = 1.0
+_EVENT_SECONDS = 60.0
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -56,6 +57,7 @@ class Pod:
         self._started_at = status.timestamp(time.time())
         self._conditions: list[JSON] = (pod.get("status") or {}).get("conditions") or []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._events: dict[tuple[str, str], float] = {}
         self.inits = [
             self._container(each, Kind.SIDECAR if status.is_sidecar(each) else Kind.INIT)
             for each in self.spec.get("initContainers") or []
@@ -231,15 +233,19 @@ class Pod:
         self._dirty.set()
 
     def event(self, kind: str, reason: str, message: str) -> None:
-        self.node.event(self.object, kind, reason, message)
+        """Record an Event; the same words again within a minute are left out."""
+        last = self._events.get((reason, message), -_EVENT_SECONDS)
+        if now() - last >= _EVENT_SECONDS:
+            self._events[reason, message] = now()
+            self.node.event(self.object, kind, reason, message)
 
     def status(self) -> JSON:
         """The pod's status as far as a kubelet writes it."""
         inits = [container.status() for container in self.inits]
         mains = [container.status() for container in self.mains]
         phase = status.phase(self.spec, inits, mains, over=self._over)
-        now = status.timestamp(time.time())
-        self._conditions = status.conditions(self.object, phase, inits, mains, self._conditions, now)
+        at = status.timestamp(time.time())
+        self._conditions = status.conditions(self.object, phase, inits, mains, self._conditions, at)
         known = {"hostIP": self.node.ip, "hostIPs": [{"ip": self.node.ip}], "startTime": self._started_at}
         if self._is_set_up:
             known |= {"podIP": self.network.ip, "podIPs": [{"ip": self.network.ip}]}

@@ -19,9 +19,9 @@ from datetime import datetime
 from pathlib import Path
 
 import click
-from sandbox.client import Sandbox
 
 from sandbox import lab as labs
+from sandbox.client import Sandbox
 from sandbox.judge import Verdict, judge
 from sandbox.lab import Lab
 from sandbox.load import Outcome, lagged
