@@ -184,18 +184,25 @@ class Rig:
                 await self.task
 
     async def add_engine(
-        self, pod: str, address: str, service: str = "llama-v1", *, node: str = "", early: bool = False
+        self,
+        pod: str,
+        address: str,
+        service: str = "llama-v1",
+        *,
+        node: str = "",
+        modes: Sequence[str] = (),
+        prefix: Sequence[str] = (),
     ) -> None:
         """Start a stub and make it an endpoint once it answers."""
-        extra = ("early",) if early else ()
         self.processes[pod] = await Process.start(
             sys.executable,
             "-m",
             "tests.gateway.stub_engine",
             address,
             str(self.engine_port),
-            *extra,
+            *modes,
             log=self.directory / "engines.log",
+            prefix=prefix,
         )
         await until(lambda: _listens(address, self.engine_port), 20)
         self.engines[pod] = Engine(pod, address, node or f"node-{pod}")

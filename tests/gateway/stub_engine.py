@@ -1,7 +1,8 @@
-"""A tiny streaming engine: `python -m tests.gateway.stub_engine ADDRESS PORT [early]`.
+"""A tiny streaming engine: `python -m tests.gateway.stub_engine ADDRESS PORT [early] [failing]`.
 
 POST /v1/chat/completions?tokens=N streams N tokens, 20 ms apart, and `[DONE]`. With `early` the headers go
-out at once, as vLLM does it; otherwise with the first token, 50 ms later. `/fail` answers 500, `/health` 200.
+out at once, as vLLM does it; otherwise with the first token, 50 ms later. `/fail` answers 500 with `failing`
+and 200 without it, `/health` always 200.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ async def health(request: web.Request) -> web.Response:
 
 
 async def fail(request: web.Request) -> web.Response:
-    return web.Response(status=500, text="no")
+    return web.Response(status=500 if request.app[FAILING] else 200)
 
 
 async def chat(request: web.Request) -> web.StreamResponse:
@@ -44,6 +45,7 @@ async def chat(request: web.Request) -> web.StreamResponse:
 
 ADDRESS = web.AppKey("address", str)
 EARLY = web.AppKey("early", bool)
+FAILING = web.AppKey("failing", bool)
 
 
 def main() -> None:
@@ -51,6 +53,7 @@ def main() -> None:
     application = web.Application()
     application[ADDRESS] = address
     application[EARLY] = "early" in sys.argv[3:]
+    application[FAILING] = "failing" in sys.argv[3:]
     application.add_routes(
         [
             web.get("/health", health),

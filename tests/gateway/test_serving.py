@@ -72,7 +72,7 @@ async def test_state_demand_and_metrics_say_what_runs(rig: Rig):
     }
     state = orjson.loads((await rig.get("/state"))[1])["clusters"]["team-a/llama"]
     assert state["tracks"][0]["engines"] == [
-        {"pod": "engine-0", "state": "UP", "in_flight": 3, "maxconn": 16}
+        {"pod": "engine-0", "state": "UP", "in_flight": 3, "queued": 0, "maxconn": 16}
     ]
     await asyncio.gather(*running)
     await until(lambda: _metric(rig, 'requests_total{cluster="llama",code="2xx"'))

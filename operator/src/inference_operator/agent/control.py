@@ -118,7 +118,8 @@ class Control:
         clean = await self._execute(
             workers.current,
             sync.close_sessions(actions.close)
-            + sync.health_up(actions.health_up)
+            + sync.health(actions.eject, "down")
+            + sync.health(actions.revive, "up")
             + sync.commands(self._gateway, snapshot, limits)
             + await self._shares(workers.current),
         )

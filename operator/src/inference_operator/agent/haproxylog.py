@@ -36,6 +36,11 @@ class Request:
         return self.end[0] in "SDKs" and self.end[1] in "DL"
 
     @property
+    def failed(self) -> bool:
+        """The engine is to blame: it broke off, or answered with an error of its own. 503 = it is busy."""
+        return self.cut or (self.status in (500, 502, 504) and self.end[0] == "-")
+
+    @property
     def lost(self) -> bool:
         """No engine answered: refused or broken before the headers, or no server in time."""
         return self.end[0] in "SDKsR" and self.end[1] in "QCH"

@@ -4,8 +4,13 @@
     DOWN for 0.6 s, confirmed   close its sessions: streams end, requests without a first byte are sent to
                                 another server. Closing at once loses those that still connect (measured: 2
                                 to 10 requests).
-    DOWN by errors of requests  its streams may be fine: nothing is closed before a check fails too; and never
-                                more than half of a pool: what all engines answer alike is not their death
+    three requests fail in a row
+                                out of the pool although the checks are fine, for 2, 4, … 30 s, but never more
+                                than half of a pool: what all engines answer alike is not their death. Its
+                                streams may be fine: nothing is closed before a check fails too
+    all DOWN, some by failed connections alone
+                                those are put back: when the network itself failed for a moment, waiting for
+                                two good checks each would only prolong it
     DOWN -> UP                  event EngineUp
 
 Pure state machine: times come from the caller, actions and events go back to it.
@@ -28,8 +33,11 @@ CLOSE_AFTER_SECONDS: Final = 0.6
 #: Log lines of closed streams have arrived by then.
 _COUNT_AFTER_SECONDS: Final = 0.5
 #: A failed check or a cut stream older than this before DOWN belongs to something else.
-_SIGN_SECONDS: Final = 5.0
+_SIGN_SECONDS: Final = 2.0
 _KEPT_EVENTS: Final = 10
+_FAILURES: Final = 3
+_HOLD_MAX_SECONDS: Final = 30.0
+_FORGIVE_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,9 @@ class Actions:
     """Servers (backend, name) that need something now."""
 
     close: tuple[Key, ...] = ()
-    health_up: tuple[Key, ...] = ()
+    #: Take out although the checks are fine, and put back what HAProxy took out.
+    eject: tuple[Key, ...] = ()
+    revive: tuple[Key, ...] = ()
 
 
 @dataclass
@@ -49,8 +59,27 @@ class _Watch:
     told: bool = False
     event: int | None = None
     closed_at: float | None = None
+    #: Requests that failed since the last good one.
+    failures: int = 0
+    #: Times taken out for that, and how long it lasts although the checks are fine.
+    ejections: int = 0
+    held_until: float = 0.0
     signs: deque[float] = field(default_factory=lambda: deque(maxlen=64))
     cuts: deque[float] = field(default_factory=lambda: deque(maxlen=4096))
+
+    def bad(self, now: float) -> bool:
+        """Its requests fail, or failed until a moment ago."""
+        return self.failures >= _FAILURES or now < self.held_until
+
+    def eject(self, now: float) -> None:
+        """For 2, 4, … 30 s: an engine that fails for ever must not come back with every good check."""
+        if self.failures < _FAILURES:
+            return
+        if now - self.held_until > _FORGIVE_SECONDS:
+            self.ejections = 0
+        self.ejections += 1
+        self.failures = 0
+        self.held_until = now + min(2.0**self.ejections, _HOLD_MAX_SECONDS)
 
 
 class Monitor:
@@ -74,6 +103,16 @@ class Monitor:
         """A running stream of this server was cut."""
         self._watch(key).cuts.append(at)
 
+    def request_ended(self, key: Key, failed: bool, at: float) -> bool:
+        """A request on this server ended; True: it should be taken out now."""
+        watch = self._watch(key)
+        if not failed:
+            watch.failures = 0
+            return False
+        watch.failures += 1
+        watch.signs.append(at)
+        return watch.failures >= _FAILURES
+
     def refused(self, cluster: tuple[str, str], wall: float, message: str) -> None:
         """A routing document or a configuration was refused; the old one stays in force."""
         self._emit(cluster, GatewayEvent(kind="ConfigRefused", time=wall, message=message[:500]))
@@ -94,12 +133,33 @@ class Monitor:
             watch = self._watches[key]
             if not watch.told or key[0] not in pools:
                 del self._watches[key]
-        return Actions(tuple(close), tuple(_excess(rows.values())))
+        return Actions(tuple(close), *self._passive(rows.values(), now))
+
+    def _passive(self, servers: Iterable[Server], now: float) -> tuple[tuple[Key, ...], tuple[Key, ...]]:
+        """Servers to eject, at most half of each pool, and to revive when a pool has nothing else."""
+        pools: dict[str, list[Server]] = {}
+        for server in servers:
+            if server.admin is Admin.READY:
+                pools.setdefault(server.backend, []).append(server)
+        eject: list[Key] = []
+        revive: list[Key] = []
+        for pool in pools.values():
+            out = [server.key for server in pool if server.passive]
+            bad = [s.key for s in pool if not s.dead and self._watch(s.key).bad(now)]
+            room = max(0, len(pool) // 2 - len(out))
+            eject += bad[:room]
+            if all(server.dead for server in pool):
+                revive += out
+            for key in bad[:room]:
+                self._watch(key).eject(now)
+        return tuple(eject), tuple(revive)
 
     def _follow(self, key: Key, server: Server, pool: Pool | None, now: float, wall: float) -> bool:
         """Take in one server; True: its sessions are to be closed now."""
         watch = self._watch(key)
         if not server.dead:
+            if now < watch.held_until:
+                return False
             if watch.told and pool is not None:
                 self._up(key, watch, pool, wall)
             if pool is not None or not watch.told:
@@ -108,7 +168,7 @@ class Monitor:
         if watch.down_at is None:
             watch.down_at = now
         if pool is not None and server.admin is Admin.READY and not watch.told:
-            self._down(key, watch, pool, wall, "health checks or requests fail")
+            self._down(key, watch, pool, wall, f"out of the pool, last check: {server.check or 'none'}")
         if server.passive or now - watch.down_at < CLOSE_AFTER_SECONDS or not server.current:
             return False
         watch.closed_at = watch.closed_at or now
@@ -175,16 +235,3 @@ class Monitor:
 
     def _watch(self, key: Key) -> _Watch:
         return self._watches.setdefault(key, _Watch())
-
-
-def _excess(servers: Iterable[Server]) -> list[Key]:
-    """Servers marked down by errors of requests beyond half of their pool."""
-    pools: dict[str, list[Server]] = {}
-    for server in servers:
-        if server.admin is Admin.READY:
-            pools.setdefault(server.backend, []).append(server)
-    result = []
-    for pool in pools.values():
-        passive = [server.key for server in pool if server.passive]
-        result += passive[len(pool) // 2 :]
-    return result

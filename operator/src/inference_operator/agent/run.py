@@ -125,8 +125,11 @@ class Agent:
         match line:
             case haproxylog.Request():
                 self.metrics.request(line)
+                key = (line.backend, line.server)
                 if line.cut:
-                    self.monitor.stream_cut((line.backend, line.server), now)
+                    self.monitor.stream_cut(key, now)
+                if self.monitor.request_ended(key, line.failed, now):
+                    self.control.wake()
                 if line.cut or line.lost:
                     log.warning("request failed", extra={"backend": line.backend, "engine": line.server})
             case haproxylog.CheckFailed():

@@ -37,7 +37,7 @@ class Server:
     current: int
     queued: int
     maxconn: int
-    #: Result of the last check: L7OK, L4TOUT, L7TOUT, L4CON, …; HANA = marked down by errors of requests.
+    #: Result of the last check: L7OK, L4TOUT, L7TOUT, L4CON, …; HANA = marked down by failed connections.
     check: str
 
     @property
@@ -47,8 +47,8 @@ class Server:
 
     @property
     def passive(self) -> bool:
-        """Down by errors of requests alone; no check has confirmed it yet."""
-        return self.dead and self.check.lstrip("* ") == "HANA"
+        """Down, but its last check went well, or was none: by errors of requests alone."""
+        return self.dead and self.check.lstrip("* ") in ("HANA", "L7OK")
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,9 @@ def close_sessions(keys: Iterable[tuple[str, str]]) -> list[Command]:
     return [Command(f"shutdown sessions server {backend}/{name}") for backend, name in keys]
 
 
-def health_up(keys: Iterable[tuple[str, str]]) -> list[Command]:
-    """Undo mark-downs by errors of requests."""
-    return [Command(f"set server {backend}/{name} health up") for backend, name in keys]
+def health(keys: Iterable[tuple[str, str]], health: str) -> list[Command]:
+    """Overrule the checks, `up` or `down`, until two checks in a row say something else."""
+    return [Command(f"set server {backend}/{name} health {health}") for backend, name in keys]
 
 
 def _wanted(pool: Pool, engine: Engine, server: Server | None, maxconn: int) -> list[Command]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ class EngineView:
     #: UP, DOWN, DRAIN; "" = wanted, but HAProxy doesn't have it yet.
     state: str
     in_flight: int
+    #: Requests that wait for this very engine.
+    queued: int
     maxconn: int
 
 
@@ -64,7 +67,7 @@ def reports(views: Iterable[TrackView]) -> tuple[EngineReport, ...]:
             pod=engine.pod,
             revision=view.revision,
             state=engine.state,
-            idle=engine.state == "DRAIN" and engine.in_flight == 0,
+            idle=engine.state == "DRAIN" and engine.in_flight + engine.queued == 0,
         )
         for view in views
         for engine in view.engines
@@ -73,14 +76,13 @@ def reports(views: Iterable[TrackView]) -> tuple[EngineReport, ...]:
 
 
 def _track(pool: Pool, servers: dict[tuple[str, str], Server], workers: list[Snapshot]) -> TrackView:
-    load: dict[str, int] = {}
-    queued = 0
+    load: Counter[str] = Counter()
+    waiting: Counter[str] = Counter()
     for worker in workers:
-        queued += worker.queued.get(pool.backend, 0)
         for server in worker.servers:
             if server.backend == pool.backend:
-                load[server.name] = load.get(server.name, 0) + server.current
-                queued += server.queued
+                load[server.name] += server.current
+                waiting[server.name] += server.queued
     engines = []
     for engine in pool.engines:
         found = servers.get((pool.backend, engine.pod))
@@ -88,7 +90,8 @@ def _track(pool: Pool, servers: dict[tuple[str, str], Server], workers: list[Sna
             EngineView(
                 pod=engine.pod,
                 state=_state(engine.draining, found),
-                in_flight=load.get(engine.pod, 0),
+                in_flight=load[engine.pod],
+                queued=waiting[engine.pod],
                 maxconn=found.maxconn if found else 0,
             )
         )
@@ -98,8 +101,8 @@ def _track(pool: Pool, servers: dict[tuple[str, str], Server], workers: list[Sna
         revision=pool.track.revision,
         share=pool.track.share,
         retries=pool.retries,
-        queued=queued,
-        in_flight=sum(load.values()),
+        queued=waiting.total() + sum(worker.queued.get(pool.backend, 0) for worker in workers),
+        in_flight=load.total(),
         engines=tuple(engines),
     )
 
