@@ -45,9 +45,9 @@ def fields_page() -> str:
         f"`{API_VERSION}`. {root['description']} Commented sample: "
         "[manifests/samples/full.yaml](../../manifests/samples/full.yaml).",
         "",
-        "A field in **bold** has to be there when what holds it is there. `[]` is an item of a list, `{}` the "
-        "value of a key. The API server fills in no default but that of `spec.replicas`; the others are the "
-        "operator's.",
+        "A field in **bold** has to be there when what holds it is there. `[]` is an item of a list, `{}` "
+        "the value of a key. The API server fills in no default but that of `spec.replicas`; the others are "
+        "the operator's.",
         "",
         f"`metadata.name`: {name}.",
     ]

@@ -181,7 +181,7 @@ REASONS: Final[Mapping[ConditionType, Mapping[str, tuple[Reason, ...]]]] = {
             Reason.IMAGE_PULL,
             Reason.APPLY_FAILED,
         ),
-        _FALSE: (Reason.SETTLED, Reason.NONE),
+        _FALSE: (Reason.NONE,),
         **_OBSERVED_ONLY,
     },
 }
