@@ -21,7 +21,6 @@ from inference_operator.api import conditions  # noqa: E402
 from inference_operator.api.names import API_VERSION, KIND  # noqa: E402
 from inference_operator.api.schema import custom_resource_definition  # noqa: E402
 from inference_operator.planner.catalogue import gpus, models  # noqa: E402
-
 from tools.gen_crd import write_or_check  # noqa: E402
 
 Schema = dict[str, Any]

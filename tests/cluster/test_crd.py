@@ -6,8 +6,8 @@ import kubernetes
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from inference_operator.api.names import API_VERSION, GROUP, KIND, PLURAL
 
+from inference_operator.api.names import API_VERSION, GROUP, KIND, PLURAL
 from tests.data.bad_input import SAMPLES, Json, samples, string_leaves, with_text
 from tests.plugins.crd import NAMESPACE, Server
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from inference_operator.api.names import API_VERSION, KIND
 from inference_operator.api.schema import structural
 from inference_operator.api.v1alpha1 import InferenceClusterSpec

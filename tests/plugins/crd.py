@@ -8,8 +8,8 @@ from typing import Any
 
 import kubernetes
 import pytest
-from inference_operator.api.names import GROUP, PLURAL, VERSION
 
+from inference_operator.api.names import GROUP, PLURAL, VERSION
 from sandbox.client import Sandbox
 
 CRD_FILE = Path(__file__).resolve().parents[2] / "crds" / "inferenceclusters.yaml"
