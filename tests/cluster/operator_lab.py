@@ -1,4 +1,4 @@
-"""Installing the operator, looking at objects, and what the operator has done by the API server's audit log."""
+"""Installing the operator, looking at objects, and what the operator has done, from the audit log."""
 
 from __future__ import annotations
 

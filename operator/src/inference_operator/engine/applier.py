@@ -48,7 +48,7 @@ class Applier:
         self.errors: list[KubeError] = []
         #: Objects that exist under a name of ours and belong to someone else.
         self.taken: list[Ref] = []
-        #: Something was written in this pass.
+        #: A write of this pass changed something, so the next pass may get further.
         self.wrote = False
 
     async def apply(self, desired: Iterable[Object]) -> None:
@@ -159,14 +159,21 @@ class Applier:
         if why is None:
             return
         if owned(seen, self._owner.uid):
-            await self._write(obj, why)
+            await self._write(obj, why, seen["metadata"]["resourceVersion"])
         else:
             self.taken.append(_ref(obj))
 
-    async def _write(self, obj: Object, why: str) -> None:
+    async def _write(self, obj: Object, why: str, before: str = "") -> None:
         kind, name = _ref(obj)
-        log.info("applying", extra={"context": self._context, "kind": kind, "child": name, "reason": why})
-        self._written(kind, "apply", await self._kube.apply(obj))
+        extra = {"context": self._context, "kind": kind, "child": name, "reason": why}
+        log.info("applying", extra=extra)
+        answer = await self._kube.apply(obj)
+        if answer["metadata"]["resourceVersion"] == before:
+            # Said once per pass, and no reason for another pass: it would find the same.
+            log.warning("applied without effect: core/fields.py lacks a rule for this kind", extra=extra)
+            self._metrics.child_written(kind, "apply")
+        else:
+            self._written(kind, "apply", answer)
 
     def _written(self, kind: str, verb: str, answer: Object) -> None:
         self._store.upsert(kind, answer)
