@@ -28,11 +28,10 @@ _SETUP = (
     f"ip addr add {PLANE_ADDRESS}/32 dev lo",
     f"ip addr add {DNS_BACKEND}/32 dev lo",
     f"ip addr add {POD_GATEWAY}/32 dev lo",
-    "sysctl -q -w net.ipv4.ip_forward=1",
     # Without a route a cluster IP is "Network is unreachable" before kube-proxy's rules can rewrite it. Not by
-    # way of lo: the kernel would answer for a Service without endpoints from the cluster IP itself, finds that
-    # this is no address of its own and says nothing (icmp_send, RTCF_LOCAL): a time-out instead of a refusal.
-    # A veth pair, because pods need that driver anyway; nothing ever passes through it.
+    # way of lo: for a Service without endpoints the kernel would then answer from the cluster IP itself, find
+    # that this is no address of its own and send nothing (icmp_send, RTCF_LOCAL), so that clients see a
+    # time-out where a cluster refuses. A veth pair, because pods need that driver anyway; nothing ever passes.
     "ip link add services type veth peer name services-peer",
     "ip link set services up",
     "ip link set services-peer up",

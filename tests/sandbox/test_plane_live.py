@@ -104,6 +104,18 @@ def test_names_and_cluster_ips_work_inside(plane: Sandbox) -> None:
     assert through_service.communicate()[0] == "ok"
 
 
+def test_a_service_without_endpoints_refuses_at_once(plane: Sandbox) -> None:
+    """Clients fail over on a refusal; a time-out would be the sandbox's own invention."""
+    plane.kubectl(["create", "service", "clusterip", "empty", "--tcp=80"])
+    code = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 3)"
+    errors = {
+        port: plane.exec_python(["-c", code, host, str(port)]).communicate()[1]
+        for host, port in (("empty.default", 80), ("kubernetes.default", 81))
+    }
+    assert "ConnectionRefusedError" in errors[80]
+    assert "ConnectionRefusedError" in errors[81]
+
+
 def test_exec_keeps_the_working_directory_and_the_exit_code(plane: Sandbox, tmp_path: Path) -> None:
     command = plane.exec_in_plane(
         ["sh", "-c", "pwd; exit 7"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
