@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,7 +90,9 @@ class Node:
         await self.host.network.cut(self._interfaces())
         await self._disconnect()
         self._has_power = False
-        pods, self.pods, self._workers = list(self.pods.values()), {}, {}
+        pods, workers = list(self.pods.values()), list(self._workers.values())
+        self.pods, self._workers = {}, {}
+        await _cancel(workers)
         # Interfaces stay, cut, until the next boot: a dead machine answers nothing, "no route" included.
         self._dead += [pod for pod in pods if pod.interfaces]
         await asyncio.gather(*(pod.lose_power() for pod in pods))
@@ -148,10 +150,7 @@ class Node:
 
     async def _disconnect(self) -> None:
         self.online.clear()
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _cancel(self._tasks)
 
     async def _watch_pods(self) -> None:
         selector = f"spec.nodeName={self.name}"
@@ -287,6 +286,13 @@ class Node:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    cancelled = tuple(tasks)
+    for task in cancelled:
+        task.cancel()
+    await asyncio.gather(*cancelled, return_exceptions=True)
 
 
 def _micro_time() -> str:

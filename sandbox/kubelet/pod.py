@@ -89,11 +89,20 @@ class Pod:
     def update(self, pod: JSON) -> None:
         """Take a newer version of the object: labels, readiness gates, deletion."""
         self.object = pod
+        if not self._shows_our_conditions():
+            # kube-controller-manager marks the pods of an unreachable node as not ready.
+            self._sent = {}
         if self._is_set_up:
             self.volumes.pod_changed()
         if "deletionTimestamp" in pod["metadata"]:
             self._delete(pod["metadata"].get("deletionGracePeriodSeconds"))
         self.changed()
+
+    def _shows_our_conditions(self) -> bool:
+        shown = {
+            each["type"]: each["status"] for each in (self.object.get("status") or {}).get("conditions") or []
+        }
+        return all(shown.get(each["type"]) == each["status"] for each in self._conditions)
 
     def removed(self, grace: float | None) -> None:
         """The object has gone without our doing (a forced deletion): stop, and report nothing."""
@@ -248,7 +257,8 @@ class Pod:
         self._conditions = status.conditions(self.object, phase, inits, mains, self._conditions, at)
         known = {"hostIP": self.node.ip, "hostIPs": [{"ip": self.node.ip}], "startTime": self._started_at}
         if self._is_set_up:
-            known |= {"podIP": self.network.ip, "podIPs": [{"ip": self.network.ip}]}
+            # podIPs merges by address: after a reboot the old one would stay beside the new one.
+            known |= {"podIP": self.network.ip, "podIPs": [{"$patch": "replace"}, {"ip": self.network.ip}]}
         return {
             "phase": phase,
             "conditions": self._conditions,
