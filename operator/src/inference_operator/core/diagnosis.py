@@ -32,8 +32,13 @@ def failure(pods: Sequence[EnginePod], plan: Plan, load_timeout: float, now: flo
     return None
 
 
+def some(count: int) -> str:
+    """ "1 engine", "3 engines"."""
+    return f"{count} engine" + ("" if count == 1 else "s")
+
+
 def waiting(pods: Sequence[EnginePod]) -> str:
-    """What engines that aren't ready are doing, for people: "2 load the model, 1 waits for a node"."""
+    """What engines that aren't ready are doing, for people: "2 loading, 1 waiting for a node"."""
     counts: dict[str, int] = {}
     for pod in pods:
         state = _state(pod)
@@ -62,7 +67,7 @@ def _image_pull(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) 
     why = bad[0].waiting_message or bad[0].waiting
     return Failure(
         Reason.IMAGE_PULL,
-        f"{len(bad)} engines can't pull {plan.image} (pod {bad[0].name}: {why}): check spec.engine.image, "
+        f"{some(len(bad))} can't pull {plan.image} (pod {bad[0].name}: {why}): check spec.engine.image, "
         "spec.engine.version and spec.imagePullSecrets",
     )
 
@@ -74,7 +79,7 @@ def _crash_loop(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) 
     last = f", last exit {bad[0].last_exit}" if bad[0].last_exit else ""
     return Failure(
         Reason.CRASH_LOOP,
-        f"{len(bad)} engines end again and again (pod {bad[0].name}: {bad[0].restarts} restarts{last}): see "
+        f"{some(len(bad))} can't stay up (pod {bad[0].name}: {bad[0].restarts} restarts{last}): see "
         f"kubectl logs {bad[0].name} --previous, then change spec.model or spec.engine",
     )
 
@@ -86,6 +91,7 @@ def _load_timeout(pods: Sequence[EnginePod], plan: Plan, load: float, now: float
     state = waiting(bad[:1])
     return Failure(
         Reason.LOAD_TIMEOUT,
-        f"{len(bad)} engines aren't ready after {load:.0f} s (pod {bad[0].name} on {bad[0].node}: {state}): "
-        f"see kubectl logs {bad[0].name}, and raise spec.engine.loadTimeout if the model only needs longer",
+        f"{some(len(bad))} could not get ready within {load:.0f} s (pod {bad[0].name} on {bad[0].node}: "
+        f"{state}): see kubectl logs {bad[0].name}, and raise spec.engine.loadTimeout if it only needs "
+        "longer",
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..api.conditions import ConditionType, Reason
 from ..api.v1alpha1 import Condition, ConditionStatus, InferenceClusterStatus
+from .diagnosis import some
 from .model import Decision, Note, Observed
 from .rollout import engines
 
@@ -48,7 +49,7 @@ def _began(n: int, observed: Observed, decision: Decision) -> Iterator[Note]:
     known = observed.status.revisions.target if observed.status.revisions else None
     target = decision.target
     if not observed.revisions:
-        yield Note("Normal", "Created", f"Creating revision {target} with {n} replicas")
+        yield Note("Normal", "Created", f"Creating revision {target} with {some(n)}")
     elif known is not None and known != target:
         way = "Going back to stable" if target == decision.stable else "Rolling out"
         yield Note("Normal", "RolloutStarted", f"{way} revision {target}; before, {known} was wanted")
@@ -73,11 +74,11 @@ def _sizes(n: int, observed: Observed, decision: Decision, *, rolling: bool) -> 
     if after == 0 and before > 0 and n == 0:
         yield Note("Normal", "Stopped", "All engines are drained and gone, since spec.replicas is 0")
     elif rolling and n > 0:
-        yield Note("Normal", "RolloutStep", f"Scaling revision {text}; {n} replicas are wanted")
+        yield Note("Normal", "RolloutStep", f"Scaling revision {text}; {some(n)} wanted")
     elif after > sum(old for _, old, _ in moves):
-        yield Note("Normal", "ScaledUp", f"Scaling revision {text}; {n} replicas are wanted")
+        yield Note("Normal", "ScaledUp", f"Scaling revision {text}; {some(n)} wanted")
     else:
-        yield Note("Normal", "ScaledDown", f"Scaling revision {text}; {n} replicas are wanted")
+        yield Note("Normal", "ScaledDown", f"Scaling revision {text}; {some(n)} wanted")
 
 
 def _drains(observed: Observed, decision: Decision) -> Iterator[Note]:

@@ -97,9 +97,10 @@ def _rolling(
     present = engines(target) if target else 0
     want = _shrink(olds, floor, serving, old_ready, stable)
     if stable in want and old_ready and not (target and target.ready):
-        want = _grow_stable(n, want, stable, present)
+        beside = present + sum(engines(old) for old in olds if old.name != stable)
+        want = _grow_stable(n, want, stable, beside)
     kept = sum(want.values())
-    room = n + 1 - max(kept, sum(engines(old) for old in olds))
+    room = n + 1 - sum(max(want[old.name], engines(old)) for old in olds)
     want[name] = max(0, min(n, max(room, min(present, n + 1 - kept))))
     return Sizes(want, held)
 
@@ -126,12 +127,14 @@ def _shrink(
     return want
 
 
-def _grow_stable(n: int, want: dict[str, int], stable: str, present: int) -> dict[str, int]:
+def _grow_stable(n: int, want: dict[str, int], stable: str, beside: int) -> dict[str, int]:
     """While no engine of the target is ready, a scale-up goes to the stable revision: a target that never
-    gets ready must not keep the cluster from growing. One engine less than wanted is the rollout's own
-    doing."""
+    gets ready must not keep the cluster from growing. One engine less than wanted is the rollout's own doing.
+
+    `beside`: engines of all other revisions that exist now.
+    """
     others = sum(count for revision, count in want.items() if revision != stable)
-    grown = min(n - 1 - others, n + 1 - others - present)
+    grown = min(n - 1 - others, n + 1 - beside)
     return {**want, stable: max(want[stable], grown)}
 
 

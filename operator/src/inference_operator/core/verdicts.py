@@ -14,7 +14,7 @@ from ..api import defaults, names
 from ..api.conditions import ConditionType, Reason
 from ..api.v1alpha1 import ConditionStatus, InferenceClusterSpec
 from .decide import FAILOVER_WINDOW
-from .diagnosis import Failure, failure, waiting
+from .diagnosis import Failure, failure, some, waiting
 from .gateways import down_everywhere, ready_reports
 from .model import EnginePod, Observed, Plan, Problem, Revision
 from .notes import condition
@@ -114,11 +114,10 @@ class Facts:
 
     @property
     def count(self) -> str:
-        """ "2 of 3 engines are ready (1 loading)"."""
+        """ "2 of 3 engines ready (1 loading)"."""
         doing = waiting(self.live)
-        return f"{min(len(self.ready), self.wanted)} of {self.wanted} engines are ready" + (
-            f" ({doing})" if doing else ""
-        )
+        ready = min(len(self.ready), self.wanted)
+        return f"{ready} of {some(self.wanted)} ready" + (f" ({doing})" if doing else "")
 
 
 def ready(facts: Facts) -> Verdict:
@@ -140,7 +139,7 @@ def ready(facts: Facts) -> Verdict:
         return _false(reason, facts.failure.message if facts.failure else serving.message)
     if len(facts.ready) < facts.wanted:
         return _true(Reason.DEGRADED, facts.count)
-    return _true(Reason.SERVING, f"{facts.wanted} engines of revision {facts.target} serve")
+    return _true(Reason.SERVING, f"Revision {facts.target} serves with {some(facts.wanted)}")
 
 
 def _progress(facts: Facts) -> str:
@@ -150,7 +149,9 @@ def _progress(facts: Facts) -> str:
         return f"Revision {facts.target} doesn't take over: {facts.failure.message}"
     revision = facts.target_revision
     done = len(revision.ready) if revision else 0
-    taken = f"{done} of {facts.wanted} engines"
+    taken = f"{done} of {some(facts.wanted)}"
+    if facts.target == facts.stable:
+        return f"Revision {facts.target} takes over again: {taken}; {facts.count}"
     return f"Revision {facts.target} takes over from {facts.stable}: {taken}; {facts.count}"
 
 
@@ -165,7 +166,7 @@ def available(facts: Facts) -> Verdict:
         return _false(Reason.NO_GATEWAY, gateway.message)
     if not facts.ready:
         return _false(Reason.NO_ENGINE, facts.count)
-    return _true(Reason.ENGINES_READY, f"{len(facts.ready)} engines take requests")
+    return _true(Reason.ENGINES_READY, f"{some(len(facts.ready))} can take requests")
 
 
 def spec_valid(facts: Facts) -> Verdict:
@@ -223,12 +224,15 @@ def gateway_ready(facts: Facts) -> Verdict:
 
 def capacity_available(facts: Facts) -> Verdict:
     """Does any engine wait for GPUs, quota or a node?"""
+    if facts.held:
+        quota = "exceeded quota" in facts.held
+        return _false(Reason.QUOTA_EXCEEDED if quota else Reason.UNSCHEDULABLE, facts.held)
     for revision in facts.observed.revisions:
         if revision.create_error and len(revision.live) < (revision.replicas or 0):
             quota = "exceeded quota" in revision.create_error
             missing = (revision.replicas or 0) - len(revision.live)
-            text = f"{missing} engines can't be created: {revision.create_error}"
-            return _false(Reason.QUOTA_EXCEEDED if quota else Reason.CREATE_FAILED, facts.held or text)
+            text = f"{some(missing)} can't be created: {revision.create_error}"
+            return _false(Reason.QUOTA_EXCEEDED if quota else Reason.CREATE_FAILED, text)
     waits = [pod for pod in facts.live if stuck(pod, facts.now)]
     if not waits:
         return _true(Reason.SCHEDULED, "No engine waits for GPUs")
@@ -236,8 +240,9 @@ def capacity_available(facts: Facts) -> Verdict:
     plan = plans[waits[0].revision]
     gpus = sum(plans[pod.revision].gpus for pod in waits)
     kind = f" ({plan.accelerator})" if plan.accelerator else ""
-    text = f"{len(waits)} engines wait for {gpus} x {plan.resource_name}{kind}: {waits[0].unschedulable}"
-    return _false(Reason.UNSCHEDULABLE, facts.held or text)
+    need = f"{gpus} x {plan.resource_name}{kind}"
+    text = f"{some(len(waits))} can't be scheduled, {need} missing: {waits[0].unschedulable}"
+    return _false(Reason.UNSCHEDULABLE, text)
 
 
 def degraded(facts: Facts) -> Verdict:
@@ -245,7 +250,7 @@ def degraded(facts: Facts) -> Verdict:
     if len(facts.ready) < facts.wanted:
         text = facts.count + (f"; {facts.failure.message}" if facts.failure else "")
         return _true(Reason.ENGINES_MISSING, text)
-    return _false(Reason.ALL_READY, f"All {facts.wanted} engines are ready")
+    return _false(Reason.ALL_READY, facts.count)
 
 
 def failover_active(facts: Facts) -> Verdict:
