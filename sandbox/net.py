@@ -28,10 +28,10 @@ _SETUP = (
     f"ip addr add {PLANE_ADDRESS}/32 dev lo",
     f"ip addr add {DNS_BACKEND}/32 dev lo",
     f"ip addr add {POD_GATEWAY}/32 dev lo",
-    # Without a route a cluster IP is "Network is unreachable" before kube-proxy's rules can rewrite it. Not by
-    # way of lo: for a Service without endpoints the kernel would then answer from the cluster IP itself, find
-    # that this is no address of its own and send nothing (icmp_send, RTCF_LOCAL), so that clients see a
-    # time-out where a cluster refuses. A veth pair, because pods need that driver anyway; nothing ever passes.
+    # Without a route a cluster IP is "Network is unreachable" before kube-proxy's rules can rewrite it. Not
+    # by way of lo: for a Service without endpoints the kernel would then answer from the cluster IP itself,
+    # find that this is no address of its own and send nothing (icmp_send, RTCF_LOCAL), so that clients see a
+    # time-out where a cluster refuses. A veth pair, because pods need that driver anyway; it carries nothing.
     "ip link add services type veth peer name services-peer",
     "ip link set services up",
     "ip link set services-peer up",

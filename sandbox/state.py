@@ -113,10 +113,9 @@ class StateDir:
         Raises SandboxError when another process holds it.
         """
         self.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = self.lock_file.open("a+", encoding="ascii")
         # `owner` takes the lock for a moment too, so one refusal proves nothing.
-        if not _lock_within(file, seconds=1.0):
-            file.close()
+        file = _lock_within(self.lock_file, seconds=1.0)
+        if file is None:
             raise SandboxError(
                 f"sandbox {self.name!r} is already running",
                 where=f"process {self.owner()}, state in {self.path}",
@@ -186,17 +185,18 @@ def tail(path: Path, lines: int = 15) -> str:
     return "\n".join(text.splitlines()[-lines:]) or "(no output)"
 
 
-def _lock_within(file: IO[str], seconds: float) -> bool:
+def _lock_within(path: Path, seconds: float) -> IO[str] | None:
     deadline = time.monotonic() + seconds
-    while True:
-        try:
+    while time.monotonic() < deadline:
+        file = path.open("a+", encoding="ascii")
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.05)
-        else:
-            return True
+            # `down` deletes the file: a lock on a deleted one would not keep anybody out.
+            if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+                return file
+        file.close()
+        time.sleep(0.05)
+    return None
 
 
 def _state_home() -> Path:

@@ -274,8 +274,9 @@ def stop(name: str, *, keep_logs: bool = False, seconds: float = 15.0) -> bool:
             time.sleep(0.05)
     with state.acquire():
         state.remove(keep_logs=keep_logs)
-    if not keep_logs:
-        state.up_log.unlink(missing_ok=True)
+        if not keep_logs:
+            state.up_log.unlink(missing_ok=True)
+        state.lock_file.unlink()
     return bool(running)
 
 

@@ -4,6 +4,8 @@ A conftest.py takes it over with `from tests.plugins.sandbox import sandbox`. Se
 """
 
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -13,13 +15,22 @@ _RUNNING = pytest.StashKey[Sandbox]()
 
 
 @pytest.fixture(scope="session")
-def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
     """A ready sandbox with three GPU nodes and two others; tests keep apart by namespace."""
     config, session = request.config, request.session
     if _RUNNING not in config.stash:
         box = Sandbox(f"pytest-{os.getpid()}")
         box.up(die_with_parent=True)
         config.stash[_RUNNING] = box
+        logs = tmp_path_factory.mktemp("sandbox")
         # Not the fixture's own teardown: each conftest that imports the fixture registers another copy of it.
-        config.add_cleanup(lambda: box.down(keep_logs=session.testsfailed > 0) and None)
+        config.add_cleanup(lambda: _stop(box, logs if session.testsfailed else None))
     return config.stash[_RUNNING]
+
+
+def _stop(box: Sandbox, logs: Path | None) -> None:
+    box.down(keep_logs=True)
+    if logs:  # pytest keeps the folders of the last three sessions
+        shutil.copytree(box.state.path, logs, dirs_exist_ok=True)
+        print(f"\nlogs of the sandbox: {logs}")
+    box.down()

@@ -33,6 +33,15 @@ def test_a_second_start_names_the_first(home: Path) -> None:
         StateDir("two").acquire().close()
 
 
+def test_a_lock_on_a_deleted_file_keeps_nobody_out(home: Path) -> None:
+    """What `down` leaves to an `up` that was waiting for it."""
+    state = StateDir("one")
+    with state.acquire():
+        state.lock_file.unlink()
+        with state.acquire():
+            assert StateDir("one").owner() == os.getpid()
+
+
 def test_a_killed_owner_owns_nothing(home: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
     command = [sys.executable, "-c", HOLD, "one"]
