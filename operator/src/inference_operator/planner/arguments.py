@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from ..api.conditions import Reason
 from ..api.v1alpha1 import InferenceClusterSpec
 from ..core.model import Problem
-from .catalogue import nearest_first
-from .flags import Flag, FlagTable, Given, split_args
+from .catalogue import nearest, nearest_first
+from .flags import Flag, FlagTable, Given, Minor, flag_table, split_args
 from .reserved import flag_reason
 
 FIELD = "spec.engine.args"
+#: Unknown flags that get a suggestion: each costs the event loop some milliseconds, and a message holds few.
+SUGGESTIONS = 3
+#: Requests at once that one engine can be asked for: sixteen times vLLM's largest default.
+MOST_SEQUENCES = 16_384
 
-_INTEGER = re.compile(r"^-?\d+$")
-_FLOAT = re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE]-?\d+)?$")
+#: What a flag reads: the pattern and its name in a message.
+_READS = {
+    "int": (re.compile(r"^-?\d+$"), "a whole number"),
+    "float": (re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE]-?\d+)?$"), "a number"),
+    "count": (re.compile(r"^\d+([KMGT]|(\.\d+)?[kmgt])?$"), "a number such as 8192 or 8k"),
+    "countOrAuto": (
+        re.compile(r"^(\d+([KMGT]|(\.\d+)?[kmgt])?|-1|auto)$"),
+        "a number such as 8192 or 8k, or auto",
+    ),
+}
 _HUMAN = re.compile(r"^(\d+)([kKmM]?)$")
 _HUMAN_FACTOR = {"": 1, "k": 1000, "K": 1024, "m": 1_000_000, "M": 1_048_576}
 _COMMIT = re.compile(r"^[0-9a-f]{40}$")
@@ -49,7 +63,8 @@ def read_arguments(spec: InferenceClusterSpec, table: FlagTable) -> tuple[UserAr
     ]
     seen: dict[str, Given] = {}
     for one in given:
-        problems.extend(_check(one, spec, table))
+        unknown = sum(problem.reason is Reason.ARGUMENT_UNKNOWN for problem in problems)
+        problems.extend(_check(one, spec, table, suggest=unknown < SUGGESTIONS))
         first = seen.setdefault(one.identity, one)
         flag = table.flags.get(one.name)
         repeats = one.key.endswith("+") or (flag is not None and flag.repeats)
@@ -77,7 +92,7 @@ def _summary(given: Sequence[Given]) -> UserArguments:
     )
 
 
-def _check(one: Given, spec: InferenceClusterSpec, table: FlagTable) -> Iterator[Problem]:
+def _check(one: Given, spec: InferenceClusterSpec, table: FlagTable, *, suggest: bool) -> Iterator[Problem]:
     """Problems of one flag, the most useful one only."""
     why = flag_reason(one.name)
     if one.name == "--max-model-len" and spec.model.context_length is not None:
@@ -87,7 +102,7 @@ def _check(one: Given, spec: InferenceClusterSpec, table: FlagTable) -> Iterator
         return
     flag = table.flags.get(one.name)
     if flag is None:
-        yield _unknown(one, table)
+        yield _unknown(one, table, suggest=suggest)
         return
     if one.name == "--trust-remote-code" and not one.negated and not _pinned(spec):
         yield _problem(
@@ -108,21 +123,29 @@ def _pinned(spec: InferenceClusterSpec) -> bool:
     return on_volume or _COMMIT.match(spec.model.revision or "") is not None
 
 
-def _unknown(one: Given, table: FlagTable) -> Problem:
+def _unknown(one: Given, table: FlagTable, *, suggest: bool) -> Problem:
     version = ".".join(map(str, table.version))
     elsewhere = table.elsewhere.get(one.name)
     if elsewhere is not None:
         text = f"vLLM {version} has no {one.spelled}: the flag {elsewhere}"
     else:
-        legal = [
-            *table.flags,
-            *table.short,
-            *("--no-" + f.name[2:] for f in table.flags.values() if f.negatable),
-        ]
-        free = (name for name in legal if flag_reason(table.short.get(name, name)) is None)
-        nearest = nearest_first(one.spelled.replace("_", "-"), free)[:3]
-        text = f"vLLM {version} has no {one.spelled}; nearest: {', '.join(nearest)}"
+        near = nearest(one.spelled.replace("_", "-"), _free_spellings(table.version)) if suggest else []
+        text = f"vLLM {version} has no {one.spelled}" + (f"; nearest: {', '.join(near)}" if near else "")
     return _problem(one.index, Reason.ARGUMENT_UNKNOWN, text)
+
+
+@cache
+def _free_spellings(table_version: Minor) -> tuple[str, ...]:
+    """Every way to write a flag that users may set."""
+    table = flag_table(table_version)
+    negated = ("--no-" + flag.name[2:] for flag in table.flags.values() if flag.negatable)
+    spellings = (*table.flags, *table.short, *negated)
+    return tuple(
+        name
+        for name in spellings
+        if flag_reason(table.short.get(name, name)) is None
+        and flag_reason("--" + name.removeprefix("--no-")) is None
+    )
 
 
 def _value_fault(one: Given, flag: Flag) -> str | None:
@@ -136,15 +159,24 @@ def _value_fault(one: Given, flag: Flag) -> str | None:
         return f"{one.spelled} needs a value: write {one.spelled}=VALUE"
     for value in one.values:
         if flag.choices and value not in flag.choices:
-            nearest = ", ".join(nearest_first(value, flag.choices))
-            return f"{one.spelled} has no choice {value!r}; legal, nearest first: {nearest}"
-        pattern = {"int": _INTEGER, "float": _FLOAT}.get(flag.number or "")
+            legal = ", ".join(nearest_first(value, flag.choices))
+            return f"{one.spelled} has no choice {value!r}; legal, nearest first: {legal}"
+        if flag.reads == "json" and not _is_json(value):
+            return f"{one.spelled} takes JSON, but got {value!r}"
+        pattern, words = _READS.get(flag.reads, (None, ""))
         if pattern is not None and not pattern.match(value):
-            kind = "a whole number" if flag.number == "int" else "a number"
-            return f"{one.spelled} takes {kind}, but got {value!r}"
-    if one.name == "--max-num-seqs" and int(one.values[0]) < 1:
-        return f"{one.spelled} has to be at least 1, but is {one.values[0]}"
+            return f"{one.spelled} takes {words}, but got {value!r}"
+    if one.name == "--max-num-seqs" and not 1 <= int(one.values[0]) <= MOST_SEQUENCES:
+        return f"{one.spelled} has to be at least 1 and at most {MOST_SEQUENCES}, but is {one.values[0]}"
     return None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _problem(index: int, reason: Reason, message: str) -> Problem:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -42,6 +42,9 @@ class Gpu:
     #: Values of the node label nvidia.com/gpu.product of whole, unshared GPUs.
     products: tuple[str, ...]
 
+
+#: Characters of a wrong word that are compared: more say nothing and cost the event loop its time.
+COMPARED = 48
 
 #: GPU feature discovery appends these when a GPU is time-sliced or cut into MIG slices of one size.
 _SLICE = re.compile(r"(-SHARED|-MIG-\d+g\.\d+gb(\.me)?)+$")
@@ -86,10 +89,20 @@ def gpu_of_product(label: str) -> Gpu | None:
 
 
 def nearest_first(word: str, legal: Iterable[str]) -> list[str]:
-    """Legal words, those most like `word` first (letter case doesn't count), equal ones in their order."""
-    folded = word.casefold()
+    """Legal words, those most like `word` first (letter case doesn't count), equal ones in their order.
+
+    For some dozens of words: a comparison takes about 20 µs.
+    """
+    # The matcher keeps what it has learnt of its second text.
+    matcher = SequenceMatcher(None, "", word[:COMPARED].casefold())
 
     def unlike(candidate: str) -> float:
-        return -SequenceMatcher(None, folded, candidate.casefold()).ratio()
+        matcher.set_seq1(candidate.casefold())
+        return -matcher.ratio()
 
     return sorted(legal, key=unlike)
+
+
+def nearest(word: str, legal: Sequence[str]) -> list[str]:
+    """Up to three legal words that are much like `word`, the most like first; for hundreds of words."""
+    return get_close_matches(word[:COMPARED], legal, n=3, cutoff=0.5)

@@ -28,8 +28,8 @@ class Flag:
     negatable: bool = False
     #: May be given several times.
     repeats: bool = False
-    #: "int" or "float" when only such a number is read.
-    number: str | None = None
+    #: int, float, json, count (8k = 8000, 8K = 8192) or countOrAuto when only that is read, else text.
+    reads: str = "text"
     choices: tuple[str, ...] = ()
 
 
@@ -104,7 +104,7 @@ def flag_table(version: Minor) -> FlagTable:
             takes=row["takes"],
             negatable=row.get("negatable", False),
             repeats=row.get("repeats", False),
-            number=row.get("number"),
+            reads=row.get("reads", "text"),
             choices=tuple(row.get("choices", ())) if choices_known else (),
         )
         short.update(dict.fromkeys(row.get("short", ()), name))
