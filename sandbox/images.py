@@ -138,18 +138,22 @@ def find_image(reference: str) -> Image:
     Raises ImageError: InvalidImageName for what is no reference, ErrImagePull for an image that isn't in the
     table or whose tag ends in `-broken`.
     """
-    match = _REFERENCE.fullmatch(reference)
-    if match is None:
-        raise ImageError(
-            "InvalidImageName", f"couldn't parse image name {reference!r}: invalid reference format"
-        )
-    if (match["tag"] or "").endswith(_BROKEN):
-        raise ImageError("ErrImagePull", f"{reference}: not found (tags ending in {_BROKEN} never pull)")
-    repository = match["repository"].removeprefix("docker.io/").removeprefix("library/")
+    repository = check_pullable(reference).removeprefix("docker.io/").removeprefix("library/")
     for name, image in IMAGES.items():
         if repository == name or repository.startswith((f"{name}-", f"{name}/")):
             return image
     raise ImageError("ErrImagePull", f"{reference}: not found (the sandbox knows {', '.join(IMAGES)})")
+
+
+def check_pullable(reference: str) -> str:
+    """The repository of a reference that is well formed and not made to fail. Raises ImageError."""
+    match = _REFERENCE.fullmatch(reference)
+    if match is None:
+        message = f"couldn't parse image name {reference!r}: invalid reference format"
+        raise ImageError("InvalidImageName", message)
+    if (match["tag"] or "").endswith(_BROKEN):
+        raise ImageError("ErrImagePull", f"{reference}: not found (tags ending in {_BROKEN} never pull)")
+    return match["repository"]
 
 
 def write_launchers(directory: Path) -> None:

@@ -16,7 +16,7 @@ import aiohttp
 
 from sandbox.kubelet.api import JSON, STRATEGIC, Api, ApiError
 from sandbox.kubelet.gpus import RESOURCE, Gpus
-from sandbox.kubelet.network import Network
+from sandbox.kubelet.network import Network, PodNetwork
 from sandbox.kubelet.pod import Pod
 from sandbox.kubelet.quantity import parse
 from sandbox.kubelet.status import timestamp
@@ -80,6 +80,7 @@ class Node:
         self._has_power = True
         self.gpus = self._new_gpus()
         self._boot_id = str(uuid.uuid4())
+        await self.host.network.heal(pod.network.interface for pod in self._dead)
         for pod in self._dead:
             await self.host.network.delete(pod.network)
         self._dead.clear()
@@ -106,6 +107,11 @@ class Node:
         """Undo `cut`."""
         await self.host.network.heal(self._interfaces())
         await self._connect()
+
+    async def attach(self, network: PodNetwork) -> None:
+        """Take a new pod's network in: on a node that is cut off it's cut off, too."""
+        if not self.online.is_set():
+            await self.host.network.cut([network.interface])
 
     @property
     def state(self) -> str:
@@ -285,7 +291,12 @@ class Node:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _LOG.error("node %s: %s", self.name, task.get_coro(), exc_info=task.exception())
 
 
 async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -57,6 +57,7 @@ class Pod:
         self._started_at = status.timestamp(time.time())
         self._conditions: list[JSON] = (pod.get("status") or {}).get("conditions") or []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._runs: set[asyncio.Task[None]] = set()
         self._events: dict[tuple[str, str], float] = {}
         self.inits = [
             self._container(each, Kind.SIDECAR if status.is_sidecar(each) else Kind.INIT)
@@ -129,8 +130,7 @@ class Pod:
             await self._tear_down()
             await self._deletion.wait()
             await self._report_last()
-        if not self._gone:
-            await self._finalize()
+        await self._finalize()
         self.cancel()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -167,7 +167,8 @@ class Pod:
         await asyncio.wait({life, deletion}, return_when=asyncio.FIRST_COMPLETED)
         await self._stop_containers()
         life.cancel()
-        await asyncio.wait({life})
+        # A container that was just being created comes to its end here.
+        await asyncio.wait({life, *self._runs})
 
     async def _start_containers(self) -> None:
         try:
@@ -181,14 +182,19 @@ class Pod:
         await self._set_up()
         self.spawn(self.volumes.keep_fresh())
         for container in self.inits:
-            task = self.spawn(container.run())
+            task = self._run(container)
             if container.kind is Kind.SIDECAR:
                 await container.started.wait()
                 continue
             await asyncio.wait({task})
             if container.exit_code != 0:
                 return
-        await asyncio.wait({self.spawn(container.run()) for container in self.mains})
+        await asyncio.wait({self._run(container) for container in self.mains})
+
+    def _run(self, container: Container) -> asyncio.Task[None]:
+        task = self.spawn(container.run())
+        self._runs.add(task)
+        return task
 
     async def _set_up(self) -> None:
         """Network, /etc files and volumes; tries again until it works."""
@@ -200,6 +206,7 @@ class Pod:
                 self.event("Warning", "FailedCreatePodSandBox", str(error))
                 await asyncio.sleep(_RETRY)
                 continue
+            await self.node.attach(self.network)
             self.handlers = Handlers(self.network)
             facts = PodFacts(lambda: self.object, self.network.ip, self.node.ip, self.node.capacity)
             self.volumes = Volumes(self.directory / "volumes", facts, self.host.api, self.host.store)
@@ -295,7 +302,7 @@ class Pod:
         try:
             await self.host.api.patch(f"{self._path}/status", body, STRATEGIC)
         except ApiError as error:
-            if error.status in (404, 409):
+            if error.status == 404:
                 self._gone = True
                 return True
             _LOG.warning("pod %s: %s", self.title, error)
@@ -312,15 +319,16 @@ class Pod:
 
     async def _finalize(self) -> None:
         """Delete the object: nothing of the pod is left on the node."""
-        while True:
+        while not self._gone:
             await self.node.online.wait()
             try:
                 await self.host.api.delete(
                     self._path, {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
                 )
             except ApiError as error:
-                if error.status in (404, 409):
+                if error.status == 404:
                     return
+                # 409: another pod of that name by now; the watch is about to tell that ours has gone.
                 _LOG.warning("pod %s: %s", self.title, error)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 _LOG.warning("pod %s: %r", self.title, error)

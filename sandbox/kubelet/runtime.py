@@ -65,7 +65,7 @@ class ContainerConfig:
 
 
 class Process:
-    """A started container: `pid`, its PID 1 as seen from here; `exited`, its exit code (128+N by signal N)."""
+    """A started container: `pid`, its PID 1 as seen from here; `exited`, its exit code (or 128 + signal)."""
 
     def __init__(self, pid: int, config: ContainerConfig) -> None:
         self.pid, self.config = pid, config
@@ -134,13 +134,12 @@ async def start(config: ContainerConfig, network: PodNetwork) -> Process:
         for fd in (status_write, arguments, log):
             os.close(fd)
     status = asyncio.StreamReader()
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(status), os.fdopen(status_read, "rb")
-    )
     try:
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(status), os.fdopen(status_read, "rb")
+        )
         first = await status.readline()
     except asyncio.CancelledError:
-        transport.close()
         bwrap.kill()
         raise
     if not first:

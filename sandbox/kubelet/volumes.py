@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox import images
 from sandbox.kubelet import environment, payload
 from sandbox.kubelet.api import JSON, Api, ApiError
 from sandbox.kubelet.quantity import parse
@@ -73,14 +74,18 @@ class Volumes:
                 if not source.exists():
                     source.mkdir(parents=True)
             kind = next(volume for volume in self._specs() if volume["name"] == mount["name"])
-            read_only = bool(mount.get("readOnly")) or any(key in kind for key in _WRITTEN)
+            read_only = bool(mount.get("readOnly")) or any(key in kind for key in (*_WRITTEN, "image"))
             mounts.append(Mount(source, mount["mountPath"], read_only))
         return mounts
 
     def memory_bytes(self) -> int:
         """Bytes in `medium: Memory` volumes, which count against the memory limit."""
-        usage = map(os.statvfs, self._memory)
-        return sum((each.f_blocks - each.f_bfree) * each.f_frsize for each in usage)
+        total = 0
+        for path in tuple(self._memory):
+            with contextlib.suppress(OSError):  # unmounted meanwhile
+                usage = os.statvfs(path)
+                total += (usage.f_blocks - usage.f_bfree) * usage.f_frsize
+        return total
 
     async def keep_fresh(self) -> None:
         """Rewrite what changes: ConfigMaps and Secrets, labels, tokens near their end. Never returns."""
@@ -119,6 +124,14 @@ class Volumes:
         if "hostPath" in volume:
             host = volume["hostPath"]
             return await asyncio.to_thread(_host_path, host["path"], host.get("type") == "DirectoryOrCreate")
+        if "image" in volume:
+            # Model images hold no files here: the engine simulator reads no weights.
+            try:
+                images.check_pullable(volume["image"]["reference"])
+            except images.ImageError as error:
+                raise VolumeError(f"volume {volume['name']!r}: {error.reason}: {error}") from None
+            await asyncio.to_thread(_open_directory, path)
+            return path
         if "persistentVolumeClaim" in volume:
             return await self._claimed(volume["persistentVolumeClaim"]["claimName"])
         if any(kind in volume for kind in _WRITTEN):
