@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+
 from inference_operator.agent.model import Engine
 from inference_operator.agent.run import Agent, bootstrap
 from inference_operator.agent.settings import Settings
