@@ -61,13 +61,13 @@ class World:
     def apply(self, obj: Object) -> None:
         key = (obj["kind"], obj["metadata"]["name"])
         live = self.objects.get(key)
+        if live is not None and live["metadata"]["annotations"] == obj["metadata"]["annotations"]:
+            return
         obj = json.loads(json.dumps(obj))
         if live is None:
             obj["metadata"] |= {"uid": self._uid(), "creationTimestamp": rfc3339(self.now)}
             self.objects[key] = obj
             self.say(f"operator: creates {key[0]} {key[1]}{_detail(obj)}")
-            return
-        if live["metadata"]["annotations"] == obj["metadata"]["annotations"]:
             return
         if obj["kind"] == "ControllerRevision" and obj["data"] != live["data"]:
             raise AssertionError(f"ControllerRevision {key[1]} is immutable")

@@ -73,6 +73,9 @@ def owned(obj: Object, uid: str) -> bool:
 def parse_status(status: Object) -> InferenceClusterStatus:
     """What holds of a stored status. A field that this release can't read (a newer one wrote it) is dropped
     alone: the name of the stable revision must not be lost over it."""
+    whole = _parsed(InferenceClusterStatus, json.dumps(status))
+    if whole is not None:
+        return whole
     kept: dict[str, Any] = {}
     for key, value in status.items():
         if _parsed(InferenceClusterStatus, json.dumps({key: value})) is not None:
