@@ -31,10 +31,13 @@ def stored(server: Server, name: str) -> Json:
     return found
 
 
-def apply(server: Server, manifest: Json, *options: str) -> None:
-    server.sandbox.kubectl(
-        ["apply", "--server-side", "-n", NAMESPACE, "-f", "-", *options], input=json.dumps(manifest)
+def apply(server: Server, manifest: Json, *options: str) -> Json:
+    done = server.sandbox.kubectl(
+        ["apply", "--server-side", "-n", NAMESPACE, "-f", "-", "-o", "json", *options],
+        input=json.dumps(manifest),
     )
+    applied: Json = json.loads(done.stdout)
+    return applied
 
 
 def test_it_is_established_and_structural(server: Server) -> None:
@@ -52,13 +55,15 @@ def test_samples_are_accepted_as_they_are(server: Server, file: str) -> None:
 
 
 def test_a_second_apply_writes_nothing(server: Server) -> None:
-    apply(server, suspended("again"))
-    first = stored(server, "again")
-    apply(server, suspended("again"))
-    second = stored(server, "again")
-    assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    def versions() -> tuple[str, str]:
+        first, second = (apply(server, suspended("again"))["metadata"]["resourceVersion"] for _ in range(2))
+        return first, second
+
+    # An operator in the same sandbox may write its status in between, but not each time.
+    pairs = (versions() for _ in range(5))
+    assert any(first == second for first, second in pairs)
     # Nothing but replicas is filled in: a default would show as a difference in GitOps tools.
-    assert second["spec"] == suspended("again")["spec"] | {"replicas": 1}
+    assert stored(server, "again")["spec"] == suspended("again")["spec"] | {"replicas": 1}
 
 
 def test_it_can_be_scaled_and_an_apply_keeps_the_scale(server: Server) -> None:
@@ -73,10 +78,14 @@ def test_it_can_be_scaled_and_an_apply_keeps_the_scale(server: Server) -> None:
 
 def test_status_is_written_through_its_subresource_alone(server: Server) -> None:
     status = {"readyReplicas": 5, "selector": "a=b"}
-    apply(server, suspended("status") | {"status": status})
-    assert "readyReplicas" not in stored(server, "status").get("status", {})
-    apply(server, suspended("status") | {"status": status}, "--subresource=status", "--field-manager=test")
-    assert stored(server, "status")["status"]["readyReplicas"] == 5
+    assert "status" not in server.create(suspended("no-status") | {"status": status})
+    apply(server, suspended("status"))
+    written = apply(
+        server,
+        suspended("status") | {"status": status},
+        *("--subresource=status", "--dry-run=server", "--field-manager=test", "--force-conflicts"),
+    )
+    assert written["status"]["readyReplicas"] == 5
 
 
 def test_lists_by_key_merge_between_appliers(server: Server) -> None:
