@@ -142,9 +142,9 @@ class Reconciler:
         taken = tuple(f"{kind}/{name}" for kind, name in applier.taken)
         observed = replace(observed, foreign=tuple(sorted({*observed.foreign, *taken})))
         await report.write(intent.spec, intent.plan, observed, decision, applier.errors)
-        applier.raise_errors(decision.wake)
-        waits = [self._resync(), *([] if decision.wake is None else [decision.wake])]
-        return min([*waits, AFTER_WRITE_SECONDS] if applier.wrote else waits)
+        wake = AFTER_WRITE_SECONDS if applier.wrote else decision.wake
+        applier.raise_errors(wake)
+        return self._resync() if wake is None else min(self._resync(), wake)
 
     def _look(self, cluster: Object) -> tuple[dict[Ref, Object], Observed]:
         """The watched children by kind and name, and what they mean."""
