@@ -17,7 +17,7 @@ from subprocess import Popen, TimeoutExpired
 from typing import Any, TypeVar
 
 from kubernetes import config
-from kubernetes.client import ApiClient, ApiException
+from kubernetes.client import ApiClient
 
 from .client import Sandbox
 from .load import Outcome
@@ -90,18 +90,18 @@ class Lab:
 
     def get(self, path: str) -> Json | None:
         """GET of an API path; None when it doesn't exist."""
-        try:
-            response = self.api.call_api(
-                "GET",
-                f"{self.api.configuration.host}/{path.lstrip('/')}",
-                header_params={"Accept": "application/json", **self._auth()},
-                _request_timeout=10,
-            )
-            return json.loads(response.read())  # type: ignore[no-untyped-call, no-any-return]
-        except ApiException as error:
-            if error.status == 404:
-                return None
-            raise
+        response = self.api.call_api(
+            "GET",
+            f"{self.api.configuration.host}/{path.lstrip('/')}",
+            header_params={"Accept": "application/json", **self._auth()},
+            _request_timeout=10,
+        )
+        body = response.read()  # type: ignore[no-untyped-call]
+        if response.status == 404:
+            return None
+        if response.status != 200:
+            raise RuntimeError(f"GET {path}: HTTP {response.status}: {body[:300]!r}")
+        return json.loads(body)  # type: ignore[no-any-return]
 
     def _auth(self) -> dict[str, str]:
         token = self.api.configuration.get_api_key_with_prefix("authorization")
