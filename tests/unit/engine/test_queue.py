@@ -6,8 +6,8 @@ import asyncio
 import random
 
 import pytest
-from inference_operator.engine.queue import WorkQueue
 
+from inference_operator.engine.queue import WorkQueue
 from tests.unit.engine.fakes import CountingMetrics, FakeClock, FakeTimers
 
 A, B = ("ns", "a"), ("ns", "b")

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+
 from inference_operator.engine.queue import Key, WorkQueue
 from inference_operator.engine.workers import PERMANENT_RETRY_SECONDS, Workers
 from inference_operator.ports import KubeError
-
 from tests.unit.engine.fakes import CountingMetrics, FakeClock, FakeTimers
 
 A = ("ns", "a")
