@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from inference_operator.api.routing import FULL_SHARE, Drain, EngineReport, GatewayReport
 from inference_operator.api.v1alpha1 import InferenceClusterSpec, RolloutStrategy
 from inference_operator.core.decide import decide

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from inference_operator.api import names
 from inference_operator.core.canonical import digest
 from inference_operator.core.fields import field_set, managed_digest, needs_apply

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from inference_operator.api import names
 from inference_operator.api.routing import Drain, Routing, Track
 from inference_operator.core.model import ClusterRef, Observed

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from inference_operator.core.record import RecordError, decode, decode_plan, encode, encode_plan, make_record
 
 from .builders import PLAN, make_plan

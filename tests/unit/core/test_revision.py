@@ -7,6 +7,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+
 from inference_operator.api import defaults
 from inference_operator.core.model import Plan
 from inference_operator.core.revision import revision_name

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+
 from inference_operator.core.decide import decide
 from inference_operator.core.model import Decision, EnginePod, Revision
 from inference_operator.core.rollout import shares

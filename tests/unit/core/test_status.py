@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from inference_operator.api.conditions import MESSAGE_LIMIT, REASONS, ConditionType, Reason
 from inference_operator.api.routing import Drain, GatewayEvent
 from inference_operator.api.v1alpha1 import (
@@ -123,6 +124,12 @@ def test_ready_is_false_while_an_old_revision_still_has_engines() -> None:
     """Acceptance D4: old pods must not make a new generation look ready."""
     made = (revision("a", engines_of("a", 2), age=5000), revision("b", engines_of("b", 2), age=100))
     assert says(status(*made, target="b"), ConditionType.READY) == "False Progressing"
+
+
+def test_a_rollout_that_waits_for_a_gateway_says_so() -> None:
+    gates = gateway(report("g-0", a_0="UP", a_1="UP", b_0="UP"), report("g-1", a_0="UP", a_1="UP"))
+    text = message(status(*ROLLING, target="b", gates=gates), ConditionType.READY)
+    assert "1 of 2 engines (1 not yet UP at every gateway)" in text
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 9])
@@ -319,9 +326,12 @@ def test_reconciling(got: InferenceClusterStatus, want: str) -> None:
     assert says(got, ConditionType.RECONCILING) == want
 
 
-def test_a_first_creation_goes_on_until_engines_are_ready() -> None:
+def test_a_first_creation_goes_on_until_the_cluster_serves() -> None:
     creating = known((ConditionType.RECONCILING, ConditionStatus.TRUE, Reason.FIRST_CREATION))
     assert says(status(DOWN, before=creating), ConditionType.RECONCILING) == "True FirstCreation"
+    without = status(SERVING, before=creating, gates=NO_GATEWAY)
+    assert says(without, ConditionType.RECONCILING) == "True FirstCreation", "nobody can be served yet"
+    assert says(without, ConditionType.READY) == "False Progressing"
     assert says(status(SERVING, before=creating), ConditionType.RECONCILING) == "False Settled"
 
 

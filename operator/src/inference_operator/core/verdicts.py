@@ -15,7 +15,7 @@ from ..api.conditions import ConditionType, Reason
 from ..api.v1alpha1 import ConditionStatus, InferenceClusterSpec
 from .decide import FAILOVER_WINDOW
 from .diagnosis import Failure, failure, some, waiting
-from .gateways import down_everywhere, ready_reports
+from .gateways import acknowledged, down_everywhere, ready_reports
 from .model import EnginePod, Observed, Plan, Problem, Revision
 from .notes import condition
 from .rollout import engines, stuck
@@ -96,11 +96,15 @@ class Facts:
 
     @cached_property
     def first_creation(self) -> bool:
-        """Has no engine of this cluster been ready yet? Only the status knows."""
-        if len(self.ready) >= max(1, self.wanted - 1) or self.wanted == 0 or self.rolling:
+        """Has this cluster never served yet? Only the status knows."""
+        if self.wanted == 0 or self.rolling:
             return False
         before = condition(self.observed.status, ConditionType.RECONCILING)
-        return before is None or before.status is ConditionStatus.UNKNOWN or before.reason == "FirstCreation"
+        settled = (Reason.SETTLED.value, Reason.ROLLING_OUT.value)
+        if before is not None and before.reason in settled:
+            return False
+        serving = gateway_ready(self).status is ConditionStatus.TRUE
+        return not (serving and len(self.ready) >= max(1, self.wanted - 1))
 
     @cached_property
     def failure(self) -> Failure | None:
@@ -150,6 +154,11 @@ def _progress(facts: Facts) -> str:
     revision = facts.target_revision
     done = len(revision.ready) if revision else 0
     taken = f"{done} of {some(facts.wanted)}"
+    unknown = (
+        [pod for pod in revision.ready if not acknowledged(facts.observed.gateway, pod)] if revision else []
+    )
+    if unknown:
+        taken += f" ({len(unknown)} not yet UP at every gateway)"
     if facts.target == facts.stable:
         return f"Revision {facts.target} takes over again: {taken}; {facts.count}"
     return f"Revision {facts.target} takes over from {facts.stable}: {taken}; {facts.count}"
