@@ -1,4 +1,4 @@
-"""The status of each situation, one test or more per condition (the rows of docs/reference/conditions.md)."""
+"""The status as a whole: numbers, names, transition times and the last failovers."""
 
 from __future__ import annotations
 
@@ -11,381 +11,38 @@ import pytest
 from inference_operator.api.conditions import MESSAGE_LIMIT, REASONS, ConditionType, Reason
 from inference_operator.api.routing import Drain, GatewayEvent
 from inference_operator.api.v1alpha1 import (
-    Condition,
-    ConditionStatus,
     FailoverEvent,
     FailoverStatus,
     InferenceClusterStatus,
     RevisionsStatus,
 )
 from inference_operator.core.decide import decide
-from inference_operator.core.model import GatewayObserved, Observed, Problem, Revision
+from inference_operator.core.model import Observed, Problem, Revision
 from inference_operator.core.status import compute_status, rfc3339
 
 from .builders import (
     NOW,
     PLAN,
-    engine,
     engines_of,
     gateway,
     loading,
-    make_plan,
     make_spec,
     observed,
     report,
     revision,
     seen_by_both,
-    unschedulable,
 )
-
-PROBLEM = Problem("spec.model.id", Reason.UNKNOWN_MODEL, "not in the catalogue")
-
-
-def known(
-    *conditions: tuple[ConditionType, ConditionStatus, Reason],
-    stable: str = "a",
-    target: str | None = None,
-    **fields: Any,
-) -> InferenceClusterStatus:
-    """A status as it was written before."""
-    since = "2026-01-01T00:00:00Z"
-    made = [
-        Condition(type=kind.value, status=status, reason=reason.value, last_transition_time=since)
-        for kind, status, reason in conditions
-    ]
-    revisions = RevisionsStatus(stable=stable, target=stable)
-    return InferenceClusterStatus(revisions=revisions, conditions=made, **fields)
-
-
-SETTLED = known((ConditionType.RECONCILING, ConditionStatus.FALSE, Reason.SETTLED))
-
-
-def status(
-    *revisions: Revision,
-    n: int = 2,
-    before: InferenceClusterStatus = SETTLED,
-    gates: GatewayObserved | None = None,
-    target: str = "a",
-    spec: dict[str, Any] | None = None,
-    foreign: Sequence[str] = (),
-    **extra: Any,
-) -> InferenceClusterStatus:
-    """The status after a pass over these revisions; `a` is stable unless `before` says otherwise."""
-    state = observed(*revisions, status=before, gateway=gates, foreign=tuple(foreign))
-    wanted = make_spec(replicas=n, **(spec or {}))
-    decision = None if wanted.suspend else decide(wanted, target, state, NOW)
-    return compute_status(wanted, state, decision, **{"plan": PLAN, "now": NOW, **extra})
-
-
-def says(got: InferenceClusterStatus, kind: ConditionType) -> str:
-    found = next(c for c in got.conditions if c.type == kind.value)
-    return f"{found.status.value} {found.reason}"
-
-
-def message(got: InferenceClusterStatus, kind: ConditionType) -> str:
-    return next(c.message for c in got.conditions if c.type == kind.value)
-
-
-SERVING = revision("a", engines_of("a", 2))
-HALF = revision("a", [engine("a-0"), loading("a-1")])
-DOWN = revision("a", [loading("a-0"), loading("a-1")])
-ROLLING = (revision("a", engines_of("a", 2), age=5000), revision("b", engines_of("b", 1), age=100))
-UNSYNCED = gateway(report("g-0", ready=False), report("g-1", ready=False))
-NO_GATEWAY = gateway(ready=())
-NEVER_SEEN = GatewayObserved(wanted=0)
-FIRST = InferenceClusterStatus()
-
-
-# --- Ready ---
-
-
-@pytest.mark.parametrize(
-    ("got", "want"),
-    [
-        (status(SERVING), "True Serving"),
-        (status(HALF), "True Degraded"),
-        (status(SERVING, n=5), "True Degraded"),
-        (status(*ROLLING, target="b"), "False Progressing"),
-        (status(DOWN, before=FIRST), "False Progressing"),
-        (status(n=0), "False Stopped"),
-        (status(SERVING, problems=[PROBLEM]), "False Invalid"),
-        (status(SERVING, foreign=["Service/llama-gateway"]), "False Invalid"),
-        (status(DOWN), "False Unavailable"),
-        (status(SERVING, gates=NO_GATEWAY), "False Unavailable"),
-        (status(SERVING, spec={"suspend": True}), "False Suspended"),
-        (status(SERVING, gates=NEVER_SEEN), "Unknown NotObserved"),
-    ],
+from .statuses import (
+    FIRST,
+    HALF,
+    NEVER_SEEN,
+    ROLLING,
+    SERVING,
+    SETTLED,
+    down,
+    message,
+    status,
 )
-def test_ready(got: InferenceClusterStatus, want: str) -> None:
-    assert says(got, ConditionType.READY) == want
-
-
-def test_ready_is_false_while_an_old_revision_still_has_engines() -> None:
-    """Acceptance D4: old pods must not make a new generation look ready."""
-    made = (revision("a", engines_of("a", 2), age=5000), revision("b", engines_of("b", 2), age=100))
-    assert says(status(*made, target="b"), ConditionType.READY) == "False Progressing"
-
-
-def test_a_rollout_that_waits_for_a_gateway_says_so() -> None:
-    gates = gateway(report("g-0", a_0="UP", a_1="UP", b_0="UP"), report("g-1", a_0="UP", a_1="UP"))
-    text = message(status(*ROLLING, target="b", gates=gates), ConditionType.READY)
-    assert "1 of 2 engines (1 not yet UP at every gateway)" in text
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 9])
-def test_a_change_of_replicas_alone_never_unsets_ready_nor_sets_reconciling(n: int) -> None:
-    got = status(SERVING, n=n)
-    assert says(got, ConditionType.READY).startswith("True")
-    assert says(got, ConditionType.RECONCILING) == "False Settled"
-
-
-# --- Available, GatewayReady ---
-
-
-@pytest.mark.parametrize(
-    ("got", "want"),
-    [
-        (status(SERVING), "True EnginesReady"),
-        (status(*ROLLING, target="b"), "True EnginesReady"),
-        (status(SERVING, problems=[PROBLEM]), "True EnginesReady"),
-        (status(DOWN), "False NoEngine"),
-        (status(SERVING, gates=NO_GATEWAY), "False NoGateway"),
-        (status(n=0), "False Stopped"),
-        (status(SERVING, gates=NEVER_SEEN), "Unknown NotObserved"),
-        (status(SERVING, gates=gateway(report("g-0", a_0="DOWN", a_1="DOWN"))), "False NoEngine"),
-        (status(SERVING, gates=gateway(report("g-0", a_0="UP", a_1="DOWN"))), "True EnginesReady"),
-    ],
-)
-def test_available(got: InferenceClusterStatus, want: str) -> None:
-    assert says(got, ConditionType.AVAILABLE) == want
-
-
-ACCEPTED = known((ConditionType.GATEWAY_READY, ConditionStatus.TRUE, Reason.ACCEPTING))
-
-
-@pytest.mark.parametrize(
-    ("got", "want"),
-    [
-        (status(SERVING), "True Accepting"),
-        (status(SERVING, gates=gateway()), "True Accepting"),
-        (status(SERVING, gates=gateway(report("g-0"), report("g-1", ready=False))), "True Accepting"),
-        (status(SERVING, gates=UNSYNCED), "False Starting"),
-        (status(SERVING, gates=NO_GATEWAY), "False Starting"),
-        (status(SERVING, gates=NO_GATEWAY, before=ACCEPTED), "False Unavailable"),
-        (status(SERVING, gates=NEVER_SEEN), "Unknown NotObserved"),
-    ],
-)
-def test_gateway_ready(got: InferenceClusterStatus, want: str) -> None:
-    assert says(got, ConditionType.GATEWAY_READY) == want
-
-
-def test_readiness_without_a_report_is_said_to_be_just_that() -> None:
-    assert "none has reported yet" in message(status(SERVING, gates=gateway()), ConditionType.GATEWAY_READY)
-
-
-# --- SpecValid, Planned ---
-
-
-def test_all_problems_are_told_and_the_first_gives_the_reason() -> None:
-    second = Problem("spec.engine.args[0]", Reason.ARGUMENT_UNKNOWN, "no such flag")
-    got = status(SERVING, problems=[PROBLEM, second])
-    assert says(got, ConditionType.SPEC_VALID) == "False UnknownModel"
-    want = "spec.model.id: not in the catalogue; spec.engine.args[0]: no such flag"
-    assert message(got, ConditionType.SPEC_VALID) == want
-    assert says(got, ConditionType.PLANNED) == "False SpecInvalid"
-    assert says(status(SERVING), ConditionType.SPEC_VALID) == "True Valid"
-
-
-def test_a_taken_name_is_told_with_what_to_do() -> None:
-    got = status(SERVING, foreign=["Service/llama-gateway"])
-    assert says(got, ConditionType.SPEC_VALID) == "False NameTaken"
-    assert "Service/llama-gateway exists" in message(got, ConditionType.SPEC_VALID)
-
-
-def test_planned() -> None:
-    assert says(status(SERVING), ConditionType.PLANNED) == "True Planned"
-    assert says(status(SERVING, plan=None), ConditionType.PLANNED) == "Unknown NotObserved"
-
-
-def test_a_spec_that_cannot_be_read_still_gets_a_whole_status() -> None:
-    state = observed(SERVING, status=SETTLED)
-    got = compute_status(None, state, None, plan=None, now=NOW, problems=[PROBLEM])
-    assert says(got, ConditionType.READY) == "False Invalid"
-    assert says(got, ConditionType.AVAILABLE) == "True EnginesReady"
-    assert (got.replicas, got.ready_replicas) == (2, 2)
-
-
-# --- CapacityAvailable ---
-
-
-def waiting(count: int, **changes: Any) -> Revision:
-    return revision("a", [unschedulable(f"a-{i}", **changes) for i in range(count)], plan=make_plan(gpus=4))
-
-
-def test_engines_without_gpus_are_counted_with_the_schedulers_own_words() -> None:
-    got = status(waiting(2))
-    assert says(got, ConditionType.CAPACITY_AVAILABLE) == "False Unschedulable"
-    text = message(got, ConditionType.CAPACITY_AVAILABLE)
-    assert text.startswith("2 engines can't be scheduled, 8 x nvidia.com/gpu (H100) missing: 0/3 nodes")
-
-
-def test_a_moment_without_a_gpu_is_no_shortage() -> None:
-    assert says(status(waiting(2, age=9)), ConditionType.CAPACITY_AVAILABLE) == "True Scheduled"
-
-
-@pytest.mark.parametrize(
-    ("error", "want"),
-    [
-        ('pods "x" is forbidden: exceeded quota: gpus', "False QuotaExceeded"),
-        ('pods "x" is forbidden: violates PodSecurity', "False CreateFailed"),
-    ],
-)
-def test_pods_that_cannot_be_created(error: str, want: str) -> None:
-    got = status(revision("a", engines_of("a", 1), 2, create_error=error))
-    assert says(got, ConditionType.CAPACITY_AVAILABLE) == want
-    assert message(got, ConditionType.CAPACITY_AVAILABLE) == f"1 engine can't be created: {error}"
-
-
-def test_an_old_create_error_of_a_revision_that_has_its_pods_is_over() -> None:
-    got = status(revision("a", engines_of("a", 2), 2, create_error="exceeded quota"))
-    assert says(got, ConditionType.CAPACITY_AVAILABLE) == "True Scheduled"
-
-
-def test_a_held_rollout_says_so() -> None:
-    made = (revision("a", engines_of("a", 1), age=5000), revision("b", [unschedulable("b-0")], age=100))
-    got = status(*made, n=1, target="b")
-    assert message(got, ConditionType.CAPACITY_AVAILABLE).startswith("Rollout held")
-    assert message(got, ConditionType.READY).startswith("Rollout held")
-
-
-# --- Degraded, FailoverActive ---
-
-
-def test_degraded() -> None:
-    assert says(status(SERVING), ConditionType.DEGRADED) == "False AllReady"
-    assert says(status(n=0), ConditionType.DEGRADED) == "False AllReady"
-    assert says(status(HALF), ConditionType.DEGRADED) == "True EnginesMissing"
-    assert message(status(HALF), ConditionType.DEGRADED) == "1 of 2 engines ready (1 loading)"
-
-
-def down(pod: str, ago: float) -> GatewayEvent:
-    return GatewayEvent(kind="EngineDown", pod=pod, time=NOW - ago, detection_ms=900, streams_cut=3)
-
-
-@pytest.mark.parametrize(
-    ("revision_", "gates", "want"),
-    [
-        (SERVING, seen_by_both([SERVING]), "False None"),
-        (SERVING, gateway(report("g-0", a_0="UP", a_1="DOWN")), "True EngineDown"),
-        (HALF, gateway(report("g-0", events=[down("a-9", 100)], a_0="UP")), "True EngineDown"),
-        (HALF, gateway(report("g-0", events=[down("a-9", 301)], a_0="UP")), "False None"),
-        (SERVING, gateway(report("g-0", events=[down("a-9", 5)], a_0="UP", a_1="UP")), "False None"),
-        (SERVING, gateway(), "Unknown NotObserved"),
-    ],
-    ids=["nothing lost", "down, still ready", "lost, not replaced", "long ago", "replaced", "no report"],
-)
-def test_failover_active(revision_: Revision, gates: GatewayObserved, want: str) -> None:
-    assert says(status(revision_, gates=gates), ConditionType.FAILOVER_ACTIVE) == want
-
-
-def test_an_engine_that_one_gateway_still_reaches_is_not_down() -> None:
-    gates = gateway(report("g-0", a_0="UP", a_1="DOWN"), report("g-1", a_0="UP", a_1="UP"))
-    got = status(SERVING, gates=gates)
-    assert got.ready_replicas == 2
-    assert says(got, ConditionType.FAILOVER_ACTIVE) == "False None"
-
-
-# --- UpdateAvailable ---
-
-
-@pytest.mark.parametrize(
-    ("rendering", "want"),
-    [("d" * 16, "False UpToDate"), ("e" * 16, "True NewRendering"), (None, "Unknown NotObserved")],
-)
-def test_update_available(rendering: str | None, want: str) -> None:
-    assert says(status(SERVING, rendering=rendering), ConditionType.UPDATE_AVAILABLE) == want
-
-
-# --- Reconciling, Stalled ---
-
-
-@pytest.mark.parametrize(
-    ("got", "want"),
-    [
-        (status(before=FIRST), "True FirstCreation"),
-        (status(DOWN, before=FIRST), "True FirstCreation"),
-        (status(HALF, before=FIRST), "False Settled"),
-        (status(DOWN), "False Settled"),
-        (status(*ROLLING, target="b"), "True RollingOut"),
-        (status(*ROLLING, target="a"), "True RollingOut"),
-        (status(n=0, before=FIRST), "False Settled"),
-        (status(*ROLLING, target="b", problems=[PROBLEM]), "False Settled"),
-    ],
-)
-def test_reconciling(got: InferenceClusterStatus, want: str) -> None:
-    assert says(got, ConditionType.RECONCILING) == want
-
-
-def test_a_first_creation_goes_on_until_the_cluster_serves() -> None:
-    creating = known((ConditionType.RECONCILING, ConditionStatus.TRUE, Reason.FIRST_CREATION))
-    assert says(status(DOWN, before=creating), ConditionType.RECONCILING) == "True FirstCreation"
-    without = status(SERVING, before=creating, gates=NO_GATEWAY)
-    assert says(without, ConditionType.RECONCILING) == "True FirstCreation", "nobody can be served yet"
-    assert says(without, ConditionType.READY) == "False Progressing"
-    assert says(status(SERVING, before=creating), ConditionType.RECONCILING) == "False Settled"
-
-
-CRASHING = {"waiting": "CrashLoopBackOff", "restarts": 3, "last_exit": "OOMKilled (137)"}
-PULLING = {"waiting": "ImagePullBackOff", "waiting_message": "manifest unknown", "phase": "Pending"}
-SLOW = {"created": NOW - 1900, "scheduled": NOW - 1800}
-
-
-@pytest.mark.parametrize(
-    ("pod", "want", "part"),
-    [
-        (CRASHING, "True CrashLoop", "last exit OOMKilled (137)"),
-        (PULLING, "True ImagePull", "manifest unknown"),
-        (SLOW, "True LoadTimeout", "spec.engine.loadTimeout"),
-        ({**CRASHING, "restarts": 1}, "False None", ""),
-        ({**SLOW, "scheduled": NOW - 1799}, "False None", ""),
-        ({**SLOW, "scheduled": None}, "False None", ""),
-    ],
-    ids=["crash loop", "image", "too slow", "one crash", "nearly too slow", "has no node yet"],
-)
-def test_a_first_creation_that_needs_a_person_is_stalled(pod: dict[str, Any], want: str, part: str) -> None:
-    got = status(revision("a", [loading("a-0", **pod)]), n=1, before=FIRST)
-    assert says(got, ConditionType.STALLED) == want
-    assert part in message(got, ConditionType.STALLED)
-    if want.startswith("True"):
-        assert says(got, ConditionType.RECONCILING) == "False Settled", "kstatus takes one of them"
-        assert part in message(got, ConditionType.READY)
-
-
-def test_a_rollout_whose_target_fails_is_stalled_while_the_old_revision_serves() -> None:
-    made = (revision("a", engines_of("a", 2), age=5000), revision("b", [loading("b-0", **CRASHING)], age=100))
-    got = status(*made, target="b")
-    assert says(got, ConditionType.STALLED) == "True CrashLoop"
-    assert says(got, ConditionType.AVAILABLE) == "True EnginesReady"
-    assert "b doesn't take over" in message(got, ConditionType.READY)
-
-
-def test_a_crash_in_a_settled_cluster_is_degraded_and_not_stalled() -> None:
-    got = status(revision("a", [engine("a-0"), loading("a-1", **CRASHING)]))
-    assert says(got, ConditionType.STALLED) == "False None"
-    assert "OOMKilled (137)" in message(got, ConditionType.DEGRADED)
-
-
-@pytest.mark.parametrize(
-    ("extra", "want"),
-    [
-        ({"problems": [PROBLEM]}, "True SpecInvalid"),
-        ({"errors": ["Deployment llama-a: 403"]}, "True ApplyFailed"),
-        ({}, "False None"),
-    ],
-)
-def test_stalled(extra: dict[str, Any], want: str) -> None:
-    assert says(status(SERVING, **extra), ConditionType.STALLED) == want
-
 
 # --- the numbers ---
 
