@@ -36,7 +36,6 @@ PROBLEM = Problem("spec.model.id", Reason.UNKNOWN_MODEL, "not in the catalogue")
 def known(
     *conditions: tuple[ConditionType, ConditionStatus, Reason],
     stable: str = "a",
-    target: str | None = None,
     **fields: Any,
 ) -> InferenceClusterStatus:
     """A status as it was written before."""
