@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+
 from inference_operator.adapters.kube import KubeClient
 
 Json = dict[str, Any]

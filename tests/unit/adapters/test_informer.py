@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from inference_operator.adapters.informer import Informer
 
+from inference_operator.adapters.informer import Informer
 from tests.unit.adapters.scripted_api import ScriptedApi, bookmark, config_map, event, expired, serve
 
 Json = dict[str, Any]

@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+
 from inference_operator.adapters import kube as kube_module
 from inference_operator.adapters.kube import KubeClient
 from inference_operator.ports import Conflict, KubeError, NotFound
-
 from tests.unit.adapters.scripted_api import ScriptedApi, config_map, serve
 
 Json = dict[str, Any]
