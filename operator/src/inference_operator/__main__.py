@@ -110,6 +110,10 @@ def run_command(
     except StartError as error:
         logging.getLogger(__name__).error("%s", error)
         sys.exit(1)
+    except Exception:
+        # Also a watch task or the election that ended: a new process is the cure.
+        logging.getLogger(__name__).exception("ended by an error")
+        sys.exit(1)
 
 
 def _own_namespace() -> str:

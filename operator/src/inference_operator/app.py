@@ -13,8 +13,10 @@ import logging
 import os
 import random
 import signal
-from collections.abc import Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from .adapters.clock import SystemClock
@@ -37,6 +39,7 @@ from .shell.watch import ClusterWatch
 log = logging.getLogger(__name__)
 
 LEASE_NAME: Final = "inference-operator"
+LIST_RETRY_SECONDS: Final = 2.0
 
 
 class StartError(Exception):
@@ -67,14 +70,10 @@ async def run(config: Config) -> None:
         kube = await KubeClient.connect(kubeconfig=config.kubeconfig)
     except KubeError as error:
         raise StartError(str(error)) from error
+    operator = Operator(config, kube)
     try:
-        operator = Operator(config, kube)
-        async with operator.probe_server:
+        async with _serving(operator.probe_server, config.port):
             await _until(stop, operator.run())
-    except OSError as error:
-        raise StartError(
-            f"can't listen on port {config.port}: {error}; choose another one with --port"
-        ) from error
     finally:
         await kube.close()
 
@@ -84,7 +83,7 @@ class Operator:
 
     def __init__(self, config: Config, kube: KubeClient) -> None:
         self._kube = kube
-        clock = SystemClock()
+        self._clock = clock = SystemClock()
         jitter = random.random
         loop = asyncio.get_running_loop()
         self._telemetry = telemetry = Telemetry()
@@ -131,11 +130,8 @@ class Operator:
             ),
             config.port,
         )
-        for informer in self._store.informers:
-            telemetry.watch_age(
-                informer.kind,
-                lambda seen=informer: clock.monotonic() - seen.last_seen,  # type: ignore[misc]
-            )
+        for kind in {informer.kind for informer in self._store.informers}:
+            telemetry.watch_age(kind, partial(self._watch_age, kind))
         telemetry.watch_age(names.KIND, lambda: clock.monotonic() - self._watch.last_seen)
 
     async def run(self) -> None:
@@ -149,7 +145,13 @@ class Operator:
 
     async def _lead(self) -> None:
         await self._store.wait_synced()
-        await self._list_clusters()
+        while True:
+            try:
+                await self._list_clusters()
+                break
+            except KubeError as error:
+                log.warning("can't list the clusters", extra={"reason": str(error)})
+                await asyncio.sleep(LIST_RETRY_SECONDS)
         self._queue.hasten()
         await self._workers.run()
 
@@ -177,11 +179,28 @@ class Operator:
             return self._crd.problem
         return "" if self._store.synced else "the first list of the children isn't complete"
 
+    def _watch_age(self, kind: str) -> float:
+        """Of the oldest, where several namespaces are watched."""
+        last = min(informer.last_seen for informer in self._store.informers if informer.kind == kind)
+        return self._clock.monotonic() - last
+
     def _watches(self) -> Mapping[str, float]:
         if self._crd.problem:
             return {}
         seen = {f"{i.kind} in {i.namespace or 'all namespaces'}": i.last_seen for i in self._store.informers}
         return {names.KIND: self._watch.last_seen, **seen}
+
+
+@asynccontextmanager
+async def _serving(server: ProbeServer, port: int) -> AsyncIterator[None]:
+    try:
+        await server.start()
+    except OSError as error:
+        raise StartError(f"can't listen on port {port}: {error}; choose another one with --port") from error
+    try:
+        yield
+    finally:
+        await server.stop()
 
 
 async def _until(stop: asyncio.Event, work: Awaitable[None]) -> None:

@@ -101,21 +101,20 @@ def _answer(problem: str) -> web.Response:
 
 
 class ProbeServer:
-    """`async with` it: serves on all addresses of the pod."""
+    """Serves on all addresses of the pod."""
 
     def __init__(self, probes: Probes, port: int) -> None:
         self._probes = probes
         self._port = port
         self._runner: web.AppRunner | None = None
 
-    async def __aenter__(self) -> ProbeServer:
-        """Listen; raises OSError when the port is taken."""
-        self._runner = web.AppRunner(self._probes.application(), access_log=None)
+    async def start(self) -> None:
+        """Listen. Raises OSError when the port is taken."""
+        self._runner = web.AppRunner(self._probes.application(), access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        await web.TCPSite(self._runner, port=self._port, shutdown_timeout=1.0).start()
-        return self
+        await web.TCPSite(self._runner, port=self._port).start()
 
-    async def __aexit__(self, *_: object) -> None:
+    async def stop(self) -> None:
         """Stop listening."""
         if self._runner is not None:
             await self._runner.cleanup()

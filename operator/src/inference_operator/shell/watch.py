@@ -13,6 +13,7 @@ import logging
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import aiohttp
@@ -118,14 +119,15 @@ class _KopfThread(threading.Thread):
         except BaseException as error:  # whatever ended kopf, it is started again
             self.reason = f"{type(error).__name__}: {error}"
         finally:
-            if not self._loop.is_closed():
+            with suppress(RuntimeError):  # our own loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self.ended.set)
 
     def stop(self) -> None:
         """Called on any thread: make kopf return."""
         self._stopping.set()
-        if self._kopf_loop is not None and self._stop_flag is not None and self.is_alive():
-            self._kopf_loop.call_soon_threadsafe(self._stop_flag.set)
+        if self._kopf_loop is not None and self._stop_flag is not None:
+            with suppress(RuntimeError):  # its loop is closed: it has ended by itself
+                self._kopf_loop.call_soon_threadsafe(self._stop_flag.set)
 
     async def _operate(self) -> None:
         self._stop_flag = asyncio.Event()
