@@ -120,11 +120,14 @@ class Container:
         # As probeManager.StopLivenessAndStartup: readiness goes on, so endpoints can show `serving`.
         self._cancel("startup", "liveness")
 
-    async def stop(self, deadline: Deadline) -> None:
-        """preStop, stop signal, and SIGKILL at the deadline; returns when the process is gone."""
+    async def stop(self, deadline: Deadline, turn: asyncio.Future[None] | None = None) -> None:
+        """preStop, stop signal, and SIGKILL at the deadline; returns when the process is gone.
+
+        The signal waits for `turn` as long as there is time.
+        """
         self.forbid()
         if self.process is not None:
-            await self._shut_down(self.process, deadline)
+            await self._shut_down(self.process, deadline, turn)
 
     def kill(self, *, out_of_memory: bool = False) -> None:
         if self.process is not None:
@@ -207,7 +210,8 @@ class Container:
         self._last_state = self._ended
         self.pod.changed()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
     async def _after_start(self, process: Process) -> None:
         """postStart and startup probe; then the container counts as started and the other probes begin."""
@@ -260,13 +264,18 @@ class Container:
         grace = (probe or {}).get("terminationGracePeriodSeconds") or self.pod.grace_seconds
         self._spawn("replace", self._shut_down(process, Deadline(grace)))
 
-    async def _shut_down(self, process: Process, deadline: Deadline) -> None:
+    async def _shut_down(
+        self, process: Process, deadline: Deadline, turn: asyncio.Future[None] | None = None
+    ) -> None:
         hook = (self.spec.get("lifecycle") or {}).get("preStop")
         if self._stop_process is not process:
             # Once for each process, though liveness probe and deletion may both end it.
             self._stop_process = process
             if hook:
                 await self._pre_stop(hook, process, deadline)
+            if turn is not None:
+                await deadline.wait(turn, process.exited)
+            deadline.leave_at_least(MINIMUM_GRACE)
             process.signal(find_image(self.spec["image"]).stop_signal)
         if not await deadline.wait(process.exited):
             process.signal(signal.SIGKILL)
@@ -280,7 +289,6 @@ class Container:
                 self.pod.event("Warning", "FailedPreStopHook", f"PreStopHook failed: {action.result()[1]}")
         finally:
             action.cancel()
-        deadline.leave_at_least(MINIMUM_GRACE)
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks[name] = self.pod.spawn(work)

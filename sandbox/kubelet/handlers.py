@@ -39,7 +39,8 @@ class Handlers:
                 code, output = await process.execute(action.get("command") or [], seconds)
                 return code == 0, output.strip() if code == 0 else f"exit code {code}: {output.strip()}"
             if action := handler.get("sleep"):
-                await asyncio.wait_for(asyncio.sleep(action["seconds"]), seconds)
+                async with asyncio.timeout(seconds):
+                    await asyncio.sleep(action["seconds"])
                 return True, ""
         except TimeoutError:
             return False, f"timeout after {seconds:g} s"
@@ -62,7 +63,8 @@ class Handlers:
     async def _tcp(self, action: JSON, container: JSON, seconds: float) -> tuple[bool, str]:
         address = action.get("host") or self._network.ip, _port(action["port"], container)
         with self._network.socket((socket.AF_INET, socket.SOCK_STREAM, 0)) as connection:
-            await asyncio.wait_for(asyncio.get_running_loop().sock_connect(connection, address), seconds)
+            async with asyncio.timeout(seconds):
+                await asyncio.get_running_loop().sock_connect(connection, address)
         return True, ""
 
 

@@ -107,12 +107,14 @@ class Network:
         return network
 
     async def delete(self, network: PodNetwork) -> None:
-        """Remove the interface; the namespace ends with its last process."""
-        try:
-            await _run("ip", "link", "delete", network.interface)
-        finally:
-            os.close(network.fd)
-            self._used.discard(network.ip)
+        """Remove the interface; the namespace ends with its last process. Safe to repeat."""
+        if network.fd >= 0:
+            fd, network.fd = network.fd, -1
+            try:
+                await _run("ip", "link", "delete", network.interface)
+            finally:
+                os.close(fd)
+                self._used.discard(network.ip)
 
     async def cut(self, interfaces: Iterable[str]) -> None:
         """Drop every packet from and to these interfaces, silently. Idempotent."""

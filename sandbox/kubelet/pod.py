@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,7 @@ class Pod:
         self._conditions: list[JSON] = (pod.get("status") or {}).get("conditions") or []
         self._tasks: set[asyncio.Task[None]] = set()
         self._runs: set[asyncio.Task[None]] = set()
+        self._freshener: asyncio.Task[None] | None = None
         self._events: dict[tuple[str, str], float] = {}
         self.inits = [
             self._container(each, Kind.SIDECAR if status.is_sidecar(each) else Kind.INIT)
@@ -89,11 +90,12 @@ class Pod:
 
     def update(self, pod: JSON) -> None:
         """Take a newer version of the object: labels, readiness gates, deletion."""
-        self.object = pod
+        before, self.object = self.object, pod
         if not self._shows_our_conditions():
             # kube-controller-manager marks the pods of an unreachable node as not ready.
             self._sent = {}
-        if self._is_set_up:
+        words = ("labels", "annotations")
+        if self._is_set_up and any(before["metadata"].get(w) != pod["metadata"].get(w) for w in words):
             self.volumes.pod_changed()
         if "deletionTimestamp" in pod["metadata"]:
             self._delete(pod["metadata"].get("deletionGracePeriodSeconds"))
@@ -180,7 +182,7 @@ class Pod:
                 container.forbid()
             return
         await self._set_up()
-        self.spawn(self.volumes.keep_fresh())
+        self._freshener = self.spawn(self.volumes.keep_fresh())
         for container in self.inits:
             task = self._run(container)
             if container.kind is Kind.SIDECAR:
@@ -223,26 +225,33 @@ class Pod:
                 return
 
     async def _stop_containers(self) -> None:
-        """The main containers together, then the sidecars, last started first, within one grace period."""
+        """The main containers together, then the sidecars, last started first, within one grace period.
+
+        As in the kubelet, preStop hooks all run at once and only the signal waits for its turn.
+        """
         deadline = self._deadline or Deadline(self.grace_seconds)
         for container in self.containers:
             container.forbid()
         sidecars = [container for container in self.inits if container.kind is Kind.SIDECAR]
         others = [container for container in self.containers if container.kind is not Kind.SIDECAR]
-        await asyncio.gather(*(container.stop(deadline) for container in others))
+        stops = [self.spawn(_all(container.stop(deadline) for container in others))]
         for container in reversed(sidecars):
-            await container.stop(deadline)
+            stops.append(self.spawn(container.stop(deadline, turn=stops[-1])))
+        await asyncio.wait(stops)
 
     async def _tear_down(self) -> None:
         self.node.gpus.release(self.uid)
         if self._is_set_up:
-            self._is_set_up = False
+            if self._freshener is not None:
+                self._freshener.cancel()
+                await asyncio.wait({self._freshener})
             await self.handlers.close()
             await self.volumes.unmount()
             try:
                 await self.host.network.delete(self.network)
             except (NetworkError, OSError) as error:
                 _LOG.warning("pod %s: %s", self.title, error)
+            self._is_set_up = False
 
     def changed(self) -> None:
         """Something that the status shows may have changed."""
@@ -335,6 +344,10 @@ class Pod:
             else:
                 return
             await asyncio.sleep(_RETRY)
+
+
+async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    await asyncio.gather(*work)
 
 
 async def _wait(event: asyncio.Event) -> None:

@@ -105,7 +105,8 @@ class Process:
             stderr=asyncio.subprocess.STDOUT,
         )
         try:
-            output, _ = await asyncio.wait_for(process.communicate(), seconds)
+            async with asyncio.timeout(seconds):
+                output, _ = await process.communicate()
         except BaseException:
             _kill_command(process.pid)
             raise

@@ -9,7 +9,8 @@ from typing import Any
 # test of a crash loop takes seconds.
 BACK_OFF_BASE = 1.0
 BACK_OFF_MAX = 30.0
-# minimumGracePeriodInSeconds: what a container still gets for its signal after a preStop hook took it all.
+# minimumGracePeriodInSeconds: what a container gets after its stop signal at least, whatever the grace period
+# and however much of it a preStop hook has taken.
 MINIMUM_GRACE = 2.0
 
 

@@ -98,8 +98,10 @@ class Volumes:
         self._store.listeners.add(heard)
         try:
             while True:
+                # Not wait_for: in Python 3.11 it can swallow a cancellation.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), self._seconds_to_refresh())
+                    async with asyncio.timeout(self._seconds_to_refresh()):
+                        await self._changed.wait()
                 self._changed.clear()
                 try:
                     await self._rewrite()
@@ -109,7 +111,7 @@ class Volumes:
             self._store.listeners.discard(heard)
 
     def pod_changed(self) -> None:
-        """The pod's labels or annotations may have changed."""
+        """The pod's labels or annotations have changed."""
         if any("downwardAPI" in source for volume in self._specs() for source in (volume, *_sources(volume))):
             self._changed.set()
 
