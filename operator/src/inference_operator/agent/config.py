@@ -26,6 +26,8 @@ SERVER_OPTIONS: Final = (
     "check inter 500ms fastinter 200ms downinter 500ms fall 2 rise 2"
     " observe layer4 error-limit 3 on-error mark-down weight 100 slowstart 5s"
 )
+#: A server state file without servers: HAProxy warns of a missing or empty one.
+NO_STATES: Final = "1\n"
 _MIN_HARD_STOP_SECONDS: Final = 3600
 _MIN_SILENCE_SECONDS: Final = 600
 
@@ -70,6 +72,7 @@ def _render(gateway: Gateway, settings: Settings, maxconn: Mapping[str, int], *,
         stats_socket=settings.stats_socket,
         server_state_file=settings.server_state_file,
         shares_file=settings.shares_file,
+        relay_socket=settings.relay_socket,
         log_port=settings.log_port,
         bind=settings.bind,
         server_options=SERVER_OPTIONS,

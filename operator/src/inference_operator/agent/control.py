@@ -13,6 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -123,9 +124,8 @@ class Control:
             + sync.commands(self._gateway, snapshot, limits)
             + await self._shares(workers.current),
         )
-        dead = {server.key for server in snapshot.servers if server.dead}
         for pid, theirs in old.items():
-            await self._look_after(pid, theirs, dead)
+            await self._look_after(pid, theirs, actions.dead)
         await self._write_files(limits)
         calm = clean and not any(server.dead for server in snapshot.servers)
         return _CALM_SECONDS if calm else _ALERT_SECONDS
@@ -154,13 +154,13 @@ class Control:
         try:
             await self._reload(wanted, workers)
         except (ReloadError, words.RefusedError) as error:
+            await self._restore_files()
             if text != structure:
                 self._metrics.refused.inc()
                 for cluster in self._inputs.clusters:
                     self._monitor.refused(cluster, time.time(), str(error))
             log.error("keeping the old configuration", extra={"reason": str(error)})
             self._refused = (structure, time.monotonic())
-            await self._restore_files()
             # Without any accepted structure the bootstrap's one is in force: it answers 503 to everything.
             return workers
         self._structure, self._gateway, self._refused = structure, wanted, ("", 0.0)
@@ -181,7 +181,7 @@ class Control:
             await self._haproxy.reload()
         finally:
             # A later start of HAProxy must not believe states from now.
-            await replace_later(self._settings.server_state_file, "")
+            await replace_later(self._settings.server_state_file, config.NO_STATES)
         self._written = (text, shares)
 
     async def _write_files(self, limits: dict[str, int]) -> None:
@@ -210,14 +210,17 @@ class Control:
     async def _old_workers(self, pids: Iterable[int]) -> dict[int, stat.Snapshot]:
         result = {}
         for pid in pids:
-            # A worker that has just ended gives an answer without tables.
-            result[pid] = stat.parse(await self._haproxy.read(pid, *stat.COMMANDS))
+            # A worker that has just ended gives an answer without tables, or (3.2) none.
+            with suppress(UnreachableError):
+                result[pid] = stat.parse(await self._haproxy.read(pid, *stat.COMMANDS))
         return result
 
-    async def _look_after(self, pid: int, old: stat.Snapshot, dead: set[tuple[str, str]]) -> None:
+    async def _look_after(self, pid: int, old: stat.Snapshot, dead: frozenset[tuple[str, str]]) -> None:
         """An old worker checks nothing: the current one tells which of its streams are dead."""
         close = [server.key for server in old.servers if server.key in dead and server.current]
-        await self._execute(pid, sync.close_sessions(close) + sync.drains(self._gateway, old))
+        if close:
+            with suppress(UnreachableError):
+                await self._execute(pid, sync.close_old(await self._haproxy.read(pid, "show sess"), close))
 
     async def _execute(self, pid: int, commands: list[Command]) -> bool:
         """False: at least one was refused; the next tick sees what is left to do."""

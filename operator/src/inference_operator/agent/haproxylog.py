@@ -27,13 +27,15 @@ class Request:
     status: int
     retries: int
     redispatched: bool
+    #: The engine's headers came, and went on to the client.
+    began: bool
     #: Bytes of the request that came from the client.
     sent: int
 
     @property
     def cut(self) -> bool:
         """The answer had begun, then the engine's side ended it (Server, Down, Killed by us, silence)."""
-        return self.end[0] in "SDKs" and self.end[1] in "DL"
+        return self.began and self.end[0] in "SDKs"
 
     @property
     def failed(self) -> bool:
@@ -43,7 +45,12 @@ class Request:
     @property
     def lost(self) -> bool:
         """No engine answered: refused or broken before the headers, or no server in time."""
-        return self.end[0] in "SDKsR" and self.end[1] in "QCH"
+        return not self.began and self.end[0] in "SDsR"
+
+    @property
+    def moved(self) -> bool:
+        """Closed by us before any answer: HAProxy's first pass has sent it again, as another line tells."""
+        return not self.began and self.end[0] == "K"
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,7 @@ def _request(line: bytes) -> Request | None:
             retries=int(retries.lstrip("+")),
             # HAProxy marks a request that ended up on another server with a plus sign.
             redispatched=retries.startswith("+"),
+            began=fields["headers"] >= 0,
             sent=fields["sent"],
         )
     except (orjson.JSONDecodeError, KeyError, ValueError):

@@ -32,6 +32,9 @@ class Metrics:
         self.redispatched = self._counter(
             "redispatched_requests", "Requests that another engine answered than the first one.", _TRACK
         )
+        self.moved = self._counter(
+            "moved_requests", "Requests that were taken from a dead engine and sent again.", _TRACK
+        )
         self.cut = self._counter(
             "streams_cut", "Answers that an engine's side ended before their end.", _TRACK
         )
@@ -52,6 +55,9 @@ class Metrics:
         parts = request.backend.split(".")
         # Backend names of clusters have three parts; HAProxy's own and the one for "no engine" don't.
         track = parts if len(parts) == 3 else ("", "", "")
+        if request.moved:
+            self.moved.labels(*track).inc()
+            return
         self.requests.labels(*track, f"{request.status // 100}xx" if request.status > 0 else "none").inc()
         if request.retries:
             self.retries.labels(*track).inc(request.retries)

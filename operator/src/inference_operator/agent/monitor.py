@@ -45,6 +45,8 @@ class Actions:
     """Servers (backend, name) that need something now."""
 
     close: tuple[Key, ...] = ()
+    #: Dead beyond doubt, with or without requests in the worker that was looked at.
+    dead: frozenset[Key] = frozenset()
     #: Take out although the checks are fine, and put back what HAProxy took out.
     eject: tuple[Key, ...] = ()
     revive: tuple[Key, ...] = ()
@@ -122,10 +124,10 @@ class Monitor:
         rows = {server.key: server for server in servers}
         serving = {(pool.backend, engine.pod): pool for pool in gateway.pools for engine in pool.serving}
         pools = {pool.backend: pool for pool in gateway.pools}
-        close = []
+        dead = []
         for key, server in rows.items():
             if self._follow(key, server, serving.get(key), now, wall):
-                close.append(key)
+                dead.append(key)
         self._left(pools, serving, now, wall)
         self._count(pools, now)
         self._serving = serving
@@ -133,7 +135,9 @@ class Monitor:
             watch = self._watches[key]
             if not watch.told or key[0] not in pools:
                 del self._watches[key]
-        return Actions(tuple(close), *self._passive(rows.values(), now))
+        eject, revive = self._passive(rows.values(), now)
+        close = tuple(key for key in dead if rows[key].current)
+        return Actions(close, frozenset(dead), eject, revive)
 
     def _passive(self, servers: Iterable[Server], now: float) -> tuple[tuple[Key, ...], tuple[Key, ...]]:
         """Servers to eject, at most half of each pool, and to revive when a pool has nothing else."""
@@ -155,7 +159,7 @@ class Monitor:
         return tuple(eject), tuple(revive)
 
     def _follow(self, key: Key, server: Server, pool: Pool | None, now: float, wall: float) -> bool:
-        """Take in one server; True: its sessions are to be closed now."""
+        """Take in one server; True: it is dead beyond doubt, and its sessions are to be closed."""
         watch = self._watch(key)
         if not server.dead:
             if now < watch.held_until:
@@ -169,7 +173,7 @@ class Monitor:
             watch.down_at = now
         if pool is not None and server.admin is Admin.READY and not watch.told:
             self._down(key, watch, pool, wall, f"out of the pool, last check: {server.check or 'none'}")
-        if server.passive or now - watch.down_at < CLOSE_AFTER_SECONDS or not server.current:
+        if server.passive or now - watch.down_at < CLOSE_AFTER_SECONDS:
             return False
         watch.closed_at = watch.closed_at or now
         return True

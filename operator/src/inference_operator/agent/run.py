@@ -46,7 +46,7 @@ def bootstrap(settings: Settings) -> None:
     if settings.config_file.exists():
         return
     replace(settings.shares_file, "")
-    replace(settings.server_state_file, "")
+    replace(settings.server_state_file, config.NO_STATES)
     replace(settings.config_file, config.file(Gateway(), settings, {}))
 
 

@@ -13,8 +13,9 @@ from ..api import names
 
 #: HAProxy's own needs beside the buffers of requests: code, health checks, two workers during a reload.
 _BASE_MIB: Final = 64
-#: Measured: 1,000 requests that wait for a first byte took 260 MB at a buffer size of 256 KiB.
-_BYTES_PER_REQUEST: Final = 270_000
+#: Measured: 1,000 requests that wait for a first byte took 260 MB at a buffer size of 256 KiB. Each passes
+#: through HAProxy twice.
+_BYTES_PER_REQUEST: Final = 2 * 270_000
 _DEFAULT_MEMORY_MIB: Final = 512
 
 
@@ -87,6 +88,11 @@ class Settings:
     def master_socket(self) -> Path:
         """Master CLI: reload, list of workers, runtime API of older workers."""
         return self.directory / "master.sock"
+
+    @property
+    def relay_socket(self) -> Path:
+        """Where HAProxy's first pass of a request hands it to the second."""
+        return self.directory / "relay.sock"
 
     @property
     def state_file(self) -> Path:

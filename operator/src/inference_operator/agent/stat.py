@@ -10,6 +10,8 @@ from typing import Final
 
 #: Frontends, backends and servers of all proxies.
 COMMANDS: Final = ("show servers state", "show stat -1 7 -1")
+#: HAProxy's way to itself.
+_RELAY: Final = "relay"
 _MAINT: Final = 0x01 | 0x02 | 0x20
 _DRAIN: Final = 0x08 | 0x10
 
@@ -75,7 +77,7 @@ def parse(text: str) -> Snapshot:
     servers = []
     for row in rows:
         state = states.get((row["pxname"], row["svname"]))
-        if state is not None:
+        if state is not None and row["pxname"] != _RELAY:
             servers.append(_server(state, row))
     queued = {row["pxname"]: _number(row["qcur"]) for row in rows if row["svname"] == "BACKEND"}
     return Snapshot(tuple(servers), queued)

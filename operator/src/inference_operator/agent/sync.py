@@ -9,6 +9,7 @@ not wanted, idle           maint -> delete (refused while idle connections remai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -27,6 +28,9 @@ _DELETED: Final = frozenset(
         "Server still has connections attached to it, cannot remove it",
     }
 )
+#: `0x55c7: proto=tcpv4 src=… fe=clients be=ns.name.revision srv=pod ts=…`.
+_SESSION: Final = re.compile(r"^(0x[0-9a-f]+): .* be=(\S+) srv=(\S+) ", re.MULTILINE)
+_CLOSED: Final = frozenset({"", "No such session (use 'show sess')."})
 
 
 def commands(gateway: Gateway, now: Snapshot, maxconn: Mapping[str, int]) -> list[Command]:
@@ -45,13 +49,13 @@ def commands(gateway: Gateway, now: Snapshot, maxconn: Mapping[str, int]) -> lis
     return result
 
 
-def drains(gateway: Gateway, old: Snapshot) -> list[Command]:
-    """Commands for an old worker: requests that still wait in it must not go to an engine on its way out."""
-    serving = {(pool.backend, engine.pod) for pool in gateway.pools for engine in pool.serving}
+def close_old(sessions: str, dead: Iterable[tuple[str, str]]) -> list[Command]:
+    """Commands for an old worker from its `show sess`: those about servers it refuses (Proxy is disabled)."""
+    wanted = set(dead)
     return [
-        _state(server, Admin.DRAIN)
-        for server in old.servers
-        if server.admin is Admin.READY and server.key not in serving
+        Command(f"shutdown session {match[1]}", _CLOSED)
+        for match in _SESSION.finditer(sessions)
+        if (match[2], match[3]) in wanted
     ]
 
 

@@ -83,6 +83,8 @@ def _track(pool: Pool, servers: dict[tuple[str, str], Server], workers: list[Sna
             if server.backend == pool.backend:
                 load[server.name] += server.current
                 waiting[server.name] += server.queued
+    # An old worker can't be told of drains: what waits in it may still go to any engine.
+    undirected = sum(worker.queued.get(pool.backend, 0) for worker in workers[1:])
     engines = []
     for engine in pool.engines:
         found = servers.get((pool.backend, engine.pod))
@@ -91,7 +93,7 @@ def _track(pool: Pool, servers: dict[tuple[str, str], Server], workers: list[Sna
                 pod=engine.pod,
                 state=_state(engine.draining, found),
                 in_flight=load[engine.pod],
-                queued=waiting[engine.pod],
+                queued=waiting[engine.pod] + (undirected if engine.draining else 0),
                 maxconn=found.maxconn if found else 0,
             )
         )
