@@ -76,6 +76,15 @@ def write_pod_etc(directory: Path, pod: JSON, hostname: str, ip: str) -> None:
     )
 
 
+def runs_as_root(pod: JSON, container: JSON) -> bool:
+    """Whether the container's user is 0, by its spec or by its image."""
+    try:
+        image_user = images.find_image(container["image"]).user
+    except images.ImageError:
+        image_user = 0
+    return bool(_security(pod, container).get("runAsUser", image_user) == 0)
+
+
 def termination_message(container: Container, *, failed: bool) -> str:
     """What the container wrote to its terminationMessagePath; its log's end where the policy says so."""
     message = _tail(_message_file(container), _MESSAGE_BYTES)
@@ -109,15 +118,18 @@ def _command(spec: JSON, image: Image, variables: dict[str, str]) -> list[str]:
 
 
 def _user(container: Container, image: Image) -> tuple[int, int]:
-    context = (container.pod.spec.get("securityContext") or {}) | (
-        container.spec.get("securityContext") or {}
-    )
-    user = context.get("runAsUser", image.user)
+    context = _security(container.pod.spec, container.spec)
+    user = int(context.get("runAsUser", image.user))
     if context.get("runAsNonRoot") and user == 0:
         raise ConfigError("container has runAsNonRoot and image will run as root")
     known = any(uid == user for uid, _ in images.USERS.values())
     # A user without an entry in /etc/passwd gets group 0.
-    return user, context.get("runAsGroup", user if known else 0)
+    return user, int(context.get("runAsGroup", user if known else 0))
+
+
+def _security(pod: JSON, container: JSON) -> JSON:
+    """The container's security context: its own fields before the pod's."""
+    return (pod.get("securityContext") or {}) | (container.get("securityContext") or {})
 
 
 def _mounts(container: Container, image: Image, variables: dict[str, str]) -> list[Mount]:

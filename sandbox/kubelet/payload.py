@@ -43,6 +43,20 @@ def _contents(kind: str, item: JSON) -> dict[str, bytes]:
     return texts | {key: base64.b64decode(value) for key, value in (item.get("binaryData") or {}).items()}
 
 
+def mode_for(mode: int, *, root: bool, fs_group: bool) -> int:
+    """The mode that lets the container do what it could do on a real node.
+
+    There the files belong to root (and to fsGroup, which may always read them); here every file belongs to the
+    container's user. So the owner's bits say what group or others may do: without fsGroup a file of mode
+    0400 can't be read by a container that doesn't run as root.
+    """
+    if fs_group:
+        mode |= 0o440
+    if root:
+        return mode
+    return mode & 0o077 | (mode << 3 if fs_group else mode << 6) & 0o700
+
+
 def write(directory: Path, files: Mapping[str, tuple[bytes, int]]) -> bool:
     """Make the volume show exactly `files`; returns whether anything changed.
 

@@ -13,7 +13,7 @@ import aiohttp
 
 from sandbox.kubelet import status
 from sandbox.kubelet.api import JSON, STRATEGIC, ApiError
-from sandbox.kubelet.assembly import write_pod_etc
+from sandbox.kubelet.assembly import runs_as_root, write_pod_etc
 from sandbox.kubelet.container import Container, Kind
 from sandbox.kubelet.gpus import AdmissionError
 from sandbox.kubelet.handlers import Handlers
@@ -210,7 +210,13 @@ class Pod:
                 continue
             await self.node.attach(self.network)
             self.handlers = Handlers(self.network)
-            facts = PodFacts(lambda: self.object, self.network.ip, self.node.ip, self.node.capacity)
+            facts = PodFacts(
+                pod=lambda: self.object,
+                pod_ip=self.network.ip,
+                host_ip=self.node.ip,
+                allocatable=self.node.capacity,
+                as_root=any(runs_as_root(self.spec, container.spec) for container in self.containers),
+            )
             self.volumes = Volumes(self.directory / "volumes", facts, self.host.api, self.host.store)
             self._is_set_up = True
         etc = self.directory / "etc"

@@ -32,12 +32,16 @@ class VolumeError(Exception):
 
 @dataclass(frozen=True)
 class PodFacts:
-    """What downward API volumes show. `pod` is called for its newest object: labels may change."""
+    """What volumes show of the pod. `pod` is called for its newest object: labels may change.
+
+    as_root: whether a container runs as root and can read every file.
+    """
 
     pod: Callable[[], JSON]
     pod_ip: str
     host_ip: str
     allocatable: dict[str, str]
+    as_root: bool
 
 
 class Volumes:
@@ -174,11 +178,15 @@ class Volumes:
                 files |= await self._files(each, mode)
         except payload.MissingKey as error:
             raise VolumeError(f"volume {volume['name']!r}: {error}") from None
-        await asyncio.to_thread(payload.write, path, files)
+        context = self._facts.pod()["spec"].get("securityContext") or {}
+        kind = {"root": self._facts.as_root, "fs_group": "fsGroup" in context}
+        seen = {name: (content, payload.mode_for(mode, **kind)) for name, (content, mode) in files.items()}
+        await asyncio.to_thread(payload.write, path, seen)
 
     async def _files(self, source: JSON, mode: int) -> payload.Files:
         if token := source.get("serviceAccountToken"):
-            return {token["path"]: ((await self._token(token)).encode(), mode)}
+            # The kubelet gives the token's file to the user of the containers, whatever the mode says.
+            return {token["path"]: ((await self._token(token)).encode(), 0o644)}
         if downward := source.get("downwardAPI"):
             items = downward["items"]
             return {item["path"]: (self._downward(item).encode(), item.get("mode", mode)) for item in items}

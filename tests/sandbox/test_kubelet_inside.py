@@ -127,7 +127,7 @@ def inside_pod(host: Path) -> list[JSON]:
         tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists"}],
         nodeSelector={"kubernetes.io/hostname": "gpu-0"},  # all of gpu-2 is for `gpu_pods`
         subdomain="group",
-        securityContext={"runAsUser": 1234, "runAsGroup": 2345},
+        securityContext={"runAsUser": 1234, "runAsGroup": 2345, "fsGroup": 3456},
         volumes=[
             {"name": "config", "configMap": {"name": "settings"}},
             {"name": "secret", "secret": {"secretName": "keys", "defaultMode": 0o400}},
@@ -224,6 +224,12 @@ def cluster(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Itera
         cluster.apply(
             *inside_pod(tmp_path_factory.mktemp("host")),
             pod("no-links", shell("main", "env; sleep 3600"), enableServiceLinks=False),
+            pod(
+                "no-group",
+                shell("main", "cat /keys/key; sleep 3600", volumeMounts=[mount("keys", "/keys")]),
+                securityContext={"runAsUser": 1234},
+                volumes=[{"name": "keys", "secret": {"secretName": "keys", "defaultMode": 0o400}}],
+            ),
         )
         yield cluster
     sandbox.kubectl(["delete", "persistentvolume", "kubelet-inside-models", "--wait=false"])
@@ -280,7 +286,7 @@ def test_volumes_show_their_sources(report: JSON) -> None:
     assert report["items"] == {"hello.txt": "hello"}
     assert report["sub"] == "hello"
     assert report["secret"] == {"key": "s3cret"}
-    assert report["mode"] == "0o400"
+    assert report["mode"] == "0o440"
     assert report["projected"].keys() == {"token", "key", "name"}
     assert report["projected"]["name"] == "inside"
     assert report["projected"]["token"].count(".") == 2
@@ -289,6 +295,10 @@ def test_volumes_show_their_sources(report: JSON) -> None:
     assert report["claim"] == {"weights": "tensors"}
     assert report["host"] == {"file": "from the host"}
     assert "tmpfs /dev/shm tmpfs" in report["mounts"]
+
+
+def test_private_file_needs_the_group(cluster: Cluster) -> None:
+    cluster.until_logged("no-group", "main", "/keys/key: Permission denied")
 
 
 def test_only_what_is_writable_can_be_written(report: JSON) -> None:

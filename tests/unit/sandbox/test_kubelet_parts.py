@@ -131,6 +131,20 @@ def test_items_choose_and_rename_keys() -> None:
     assert payload.object_files("configmaps", config, missing | {"optional": True}, 0o644) == {}
 
 
+@pytest.mark.parametrize(
+    ("mode", "root", "fs_group", "expected"),
+    [
+        (0o400, True, False, 0o400),
+        (0o400, False, False, 0o000),  # root's file, and nobody else may read it
+        (0o400, False, True, 0o440),
+        (0o644, False, False, 0o444),
+        (0o755, False, True, 0o555),
+    ],
+)
+def test_modes_allow_what_they_would_on_a_node(mode: int, root: bool, fs_group: bool, expected: int) -> None:
+    assert payload.mode_for(mode, root=root, fs_group=fs_group) == expected
+
+
 # --- probes ------------------------------------------------------------------------------------------------
 
 

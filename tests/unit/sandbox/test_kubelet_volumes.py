@@ -53,7 +53,7 @@ class Rig:
             "metadata": {"name": "web", "namespace": "prod", "uid": "u-1", "labels": {"a": "1"}},
             "spec": {"serviceAccountName": "robot", "volumes": list(volumes), "containers": []},
         }
-        facts = PodFacts(lambda: self.pod, "10.244.0.2", "10.244.255.1", {})
+        facts = PodFacts(lambda: self.pod, "10.244.0.2", "10.244.255.1", {}, as_root=True)
         self.volumes = Volumes(directory, facts, self.api, self.store)  # type: ignore[arg-type]
 
 
