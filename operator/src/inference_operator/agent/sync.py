@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
 from typing import Final
 
 from . import words
@@ -87,7 +88,7 @@ def health(keys: Iterable[tuple[str, str]], health: str) -> list[Command]:
 def _wanted(pool: Pool, engine: Engine, server: Server | None, maxconn: int) -> list[Command]:
     if server is None:
         return [] if engine.draining else _add(pool, engine, maxconn)
-    if (server.address, server.port) != (words.address(engine.address, "address"), pool.track.port):
+    if server.port != pool.track.port or ip_address(server.address) != ip_address(engine.address):
         name = f"{server.backend}/{server.name}"
         return [_state(server, Admin.MAINT), *close_sessions([server.key]), _delete(name)]
     result = []
