@@ -10,7 +10,6 @@ import pytest
 
 from sandbox.lab import OPERATOR_NAMESPACE, RELEASE, Lab, condition, manifest
 from tests.cluster.operator_lab import operator_writes
-from tests.plugins.operator import find
 
 pytest_plugins = ["tests.plugins.sandbox", "tests.plugins.operator"]
 
@@ -55,9 +54,10 @@ def test_a_cluster_becomes_ready_and_leaves_nothing_behind(operator: Lab, namesp
     assert status["endpoint"] == f"http://llama-gateway.{namespace}.svc:80/v1"
 
     operator.delete("llama", namespace)
-    operator.until("all children gone", lambda: not operator.children("llama", namespace), timeout=90)
+    # The garbage collector learns of a new CRD within 30 s.
+    operator.until("all children gone", lambda: not operator.children("llama", namespace), timeout=150)
     roles = f"apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles/inference-gateway-agents"
-    operator.until("the shared Role gone", lambda: find(operator, roles) is None, timeout=30)
+    operator.until("the shared Role gone", lambda: operator.get(roles) is None, timeout=30)
 
 
 def test_foreign_edits_are_repaired_and_foreign_fields_survive(operator: Lab, namespace: str) -> None:
@@ -75,11 +75,11 @@ def test_foreign_edits_are_repaired_and_foreign_fields_survive(operator: Lab, na
     base = f"namespaces/{namespace}"
 
     def repaired() -> bool:
-        gateway = find(operator, f"apis/apps/v1/{base}/deployments/llama-gateway") or {}
-        service = find(operator, f"api/v1/{base}/services/llama-gateway") or {}
-        routing = find(operator, f"api/v1/{base}/configmaps/llama-routing") or {}
-        policy = find(operator, f"apis/networking.k8s.io/v1/{base}/networkpolicies/llama-engine") or {}
-        budget = find(operator, f"apis/policy/v1/{base}/poddisruptionbudgets/llama-gateway")
+        gateway = operator.get(f"apis/apps/v1/{base}/deployments/llama-gateway") or {}
+        service = operator.get(f"api/v1/{base}/services/llama-gateway") or {}
+        routing = operator.get(f"api/v1/{base}/configmaps/llama-routing") or {}
+        policy = operator.get(f"apis/networking.k8s.io/v1/{base}/networkpolicies/llama-engine") or {}
+        budget = operator.get(f"apis/policy/v1/{base}/poddisruptionbudgets/llama-gateway")
         return (
             gateway["spec"]["replicas"] == 2
             and "app" not in service["spec"]["selector"]
@@ -89,7 +89,7 @@ def test_foreign_edits_are_repaired_and_foreign_fields_survive(operator: Lab, na
         )
 
     operator.until("all five edits repaired", repaired, timeout=20)
-    gateway = find(operator, f"apis/apps/v1/{base}/deployments/llama-gateway") or {}
+    gateway = operator.get(f"apis/apps/v1/{base}/deployments/llama-gateway") or {}
     assert gateway["metadata"]["labels"]["team"] == "blue"
 
 
@@ -121,7 +121,7 @@ def test_an_object_of_someone_else_is_left_alone_and_named(operator: Lab, namesp
 
     verdict = operator.until("SpecValid says NameTaken", refused, timeout=30)
     assert "Service/llama-gateway" in verdict["message"]
-    service = find(operator, f"api/v1/namespaces/{namespace}/services/llama-gateway") or {}
+    service = operator.get(f"api/v1/namespaces/{namespace}/services/llama-gateway") or {}
     assert service["spec"]["selector"] == {"app": "mine"}
     assert "ownerReferences" not in service["metadata"]
 
@@ -142,7 +142,7 @@ def test_a_suspended_cluster_goes_on_and_nothing_of_it_is_changed(operator: Lab,
     operator.sandbox.kubectl(["delete", "pdb", "llama-gateway", "-n", namespace])
     time.sleep(3)
     budget = f"apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/llama-gateway"
-    assert find(operator, budget) is None
+    assert operator.get(budget) is None
     assert len(operator.engines("llama", namespace)) == 1
 
     operator.sandbox.kubectl([*patch, '{"spec": {"suspend": false}}'])

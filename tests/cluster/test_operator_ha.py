@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox.lab import OPERATOR_NAMESPACE, Lab, manifest
-from tests.cluster.operator_lab import operator_events
-from tests.plugins.operator import install
+from tests.cluster.operator_lab import install, operator_events
 
 pytest_plugins = ["tests.plugins.sandbox", "tests.plugins.operator"]
 
