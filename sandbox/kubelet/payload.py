@@ -46,8 +46,8 @@ def _contents(kind: str, item: JSON) -> dict[str, bytes]:
 def mode_for(mode: int, *, root: bool, fs_group: bool) -> int:
     """The mode that lets the container do what it could do on a real node.
 
-    There the files belong to root (and to fsGroup, which may always read them); here every file belongs to the
-    container's user. So the owner's bits say what group or others may do: without fsGroup a file of mode
+    There the files belong to root, and to fsGroup, which may always read them; here every file belongs to
+    the container's user. So the owner's bits say what group or others may do: without fsGroup a file of mode
     0400 can't be read by a container that doesn't run as root.
     """
     if fs_group:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -18,8 +19,9 @@ from pathlib import Path
 
 from sandbox.kubelet.network import PodNetwork
 
-_NSENTER = "/usr/bin/nsenter"
-_BWRAP = "/usr/bin/bwrap"
+# Full paths: a command inside a container starts with the container's PATH.
+_NSENTER = shutil.which("nsenter") or "/usr/bin/nsenter"
+_BWRAP = shutil.which("bwrap") or "/usr/bin/bwrap"
 # What programs of the host need of its /etc.
 _ETC = (
     "alternatives",
