@@ -31,6 +31,6 @@ def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def _stop(box: Sandbox, logs: Path | None) -> None:
     box.down(keep_logs=True)
     if logs:  # pytest keeps the folders of the last three sessions
-        shutil.copytree(box.state.path, logs, dirs_exist_ok=True)
+        shutil.copytree(box.state.path, logs, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock"))
         print(f"\nlogs of the sandbox: {logs}")
     box.down()
