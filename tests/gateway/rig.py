@@ -16,8 +16,9 @@ from typing import Any
 
 import aiohttp
 
+from inference_operator.agent.bootstrap import bootstrap
 from inference_operator.agent.model import Engine
-from inference_operator.agent.run import Agent, bootstrap
+from inference_operator.agent.run import Agent
 from inference_operator.agent.settings import Settings
 from inference_operator.api.routing import Drain, Routing, Track
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
-from inference_operator.agent.run import bootstrap, serve
+from inference_operator.agent.bootstrap import bootstrap
+from inference_operator.agent.run import serve
 from inference_operator.api.routing import GatewayReport
 from tests.gateway.client import request
 from tests.gateway.rig import CLUSTER, Rig, routing, track, until

@@ -7,8 +7,6 @@ import asyncio
 import click
 
 from . import jsonlog, words
-from .run import bootstrap as write_bootstrap
-from .run import serve
 from .settings import Settings
 
 
@@ -35,6 +33,8 @@ def main(log_level: str) -> None:
 @main.command()
 def bootstrap() -> None:
     """Write a first haproxy.cfg without engines, for HAProxy to start with."""
+    from .bootstrap import bootstrap as write_bootstrap
+
     write_bootstrap(_settings())
 
 
@@ -52,6 +52,9 @@ def bootstrap() -> None:
 )
 def run(clusters: tuple[tuple[str, str], ...], kubeconfig: str | None) -> None:
     """Serve until SIGTERM, and then until HAProxy has finished its streams."""
+    # Here, since the Kubernetes client costs a second of CPU that the init container need not pay.
+    from .run import serve
+
     settings = _settings()
     if not settings.pod:
         raise click.ClickException("POD_NAME is not set: it names this gateway in its reports.")

@@ -15,13 +15,11 @@ from aiohttp import web
 from ..adapters.kube import KubeClient
 from ..api import names
 from ..api.routing import GatewayReport
-from . import config, haproxylog, view
+from . import haproxylog, view
 from .control import Control
-from .files import replace
 from .haproxy import Haproxy
 from .inputs import Cluster, Inputs
 from .metrics import Metrics
-from .model import Gateway
 from .monitor import Monitor
 from .peers import Peers
 from .report import Reporter, Writer
@@ -35,19 +33,6 @@ log = logging.getLogger(__name__)
 _MANAGER_LENGTH: Final = 128
 #: Beyond the longest drain of any cluster: HAProxy's preStop, and its own orderly end.
 _LEAVE_SECONDS: Final = 60.0
-
-
-def bootstrap(settings: Settings) -> None:
-    """Write a first configuration without engines: HAProxy starts before the API server was asked anything.
-
-    A configuration that is there already stays: after a restart of the pod's containers it is the better one.
-    """
-    settings.directory.mkdir(parents=True, exist_ok=True)
-    if settings.config_file.exists():
-        return
-    replace(settings.shares_file, "")
-    replace(settings.server_state_file, config.NO_STATES)
-    replace(settings.config_file, config.file(Gateway(), settings, {}))
 
 
 class Agent:
