@@ -37,7 +37,7 @@ def taken_over(lab: Lab, old: str, timeout: float) -> float:
     return time.monotonic() - started
 
 
-def test_a_killed_leader_is_replaced_within_20_seconds_and_never_writes_again(
+def test_a_frozen_leader_is_replaced_within_20_seconds_and_never_writes_again(
     pair: Lab, namespace: str
 ) -> None:
     pair.apply(manifest("llama"), namespace)

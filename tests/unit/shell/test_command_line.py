@@ -17,7 +17,9 @@ from inference_operator.app import Config
 
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in (None, "kopf", "aiohttp.access")]
+    loggers = [
+        logging.getLogger(name) for name in (None, "kopf", "kopf._core.reactor.running", "aiohttp.access")
+    ]
     kept = [(logger, logger.level, logger.handlers[:]) for logger in loggers]
     yield
     for logger, level, handlers in kept:

@@ -49,6 +49,8 @@ def configure_logging(level: str) -> None:
     root.setLevel(level.upper())
     # kopf tells every watch event at debug and repeats what our own pass says at info.
     logging.getLogger("kopf").setLevel(max(logging.WARNING, root.level))
+    # It warns at each start that it gets no signals, being off the main thread on purpose.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 
