@@ -112,8 +112,7 @@ class Informer:
         self._version = ""
         #: Monotonic time of the last list page, event or bookmark: a probe sees a dead watch by its age.
         self.last_seen = self._clock.monotonic()
-        #: Times that the whole list was read, and failures since the last success.
-        self.lists = 0
+        #: Failures since the last success.
         self.failures = 0
 
     def get(self, namespace: str, name: str) -> Object | None:
@@ -181,7 +180,6 @@ class Informer:
         version = page["metadata"]["resourceVersion"]
         self._replace_all(fresh, int(version))
         self._version = version
-        self.lists += 1
         self.synced.set()
 
     def _replace_all(self, fresh: dict[Key, Object], version: int) -> None:

@@ -42,7 +42,3 @@ class Directory:
     def clusters(self, namespace: str) -> list[tuple[str, str]]:
         """(name, uid), sorted."""
         return sorted(self._clusters.get(namespace, {}).items())
-
-    def keys(self) -> list[Key]:
-        """Every known cluster."""
-        return [(namespace, name) for namespace, names in self._clusters.items() for name in names]

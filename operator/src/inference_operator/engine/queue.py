@@ -63,12 +63,6 @@ class WorkQueue:
         """Keys that have a timer."""
         return len(self._timers)
 
-    def oldest_wait(self) -> float:
-        """Seconds that the longest waiting key has waited; 0 when none waits."""
-        if not self._ready:
-            return 0.0
-        return self._clock.monotonic() - self._dirty[self._ready[0]]
-
     def add(self, key: Key) -> None:
         """Process the key soon, once."""
         if key in self._dirty:
