@@ -109,7 +109,7 @@ async def test_an_event_may_arrive_in_pieces(tmp_path: Path, api: ScriptedApi) -
 
 
 async def test_goes_on_from_the_last_version_when_a_stream_ends(tmp_path: Path, api: ScriptedApi) -> None:
-    async with running(tmp_path, api) as rig:
+    async with running(tmp_path, api):
         stream = await api.stream()
         stream.send(event("ADDED", config_map("a", 2)))
         stream.end()
@@ -135,7 +135,7 @@ async def test_goes_on_after_a_cut_in_the_middle_of_an_event(tmp_path: Path, api
 
 
 async def test_a_silent_stream_is_opened_again(tmp_path: Path, api: ScriptedApi) -> None:
-    async with running(tmp_path, api, inactivity_seconds=0.1) as rig:
+    async with running(tmp_path, api, inactivity_seconds=0.1):
         first = await api.stream()
         second = await api.stream()
         assert first is not second
