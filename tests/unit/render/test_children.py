@@ -70,7 +70,6 @@ def test_every_child_is_owned_labelled_and_carries_its_own_digest() -> None:
                 "name": "llama",
                 "uid": "uid-1",
                 "controller": True,
-                "blockOwnerDeletion": True,
             }
         ]
         assert meta["labels"]["app.kubernetes.io/managed-by"] == "inference-operator"

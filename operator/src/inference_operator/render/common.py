@@ -13,11 +13,13 @@ Object = dict[str, Any]
 
 
 def owner_reference(name: str, uid: str, *, controller: bool = True) -> Object:
-    """A reference to an InferenceCluster: its deletion removes the child."""
+    """A reference to an InferenceCluster: its deletion removes the child.
+
+    Without blockOwnerDeletion: OwnerReferencesPermissionEnforcement (on in OpenShift) allows that only to who
+    may update the owner's finalizers, a right that the operator has no other use for.
+    """
     reference: Object = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": name, "uid": uid}
-    if controller:
-        reference |= {"controller": True, "blockOwnerDeletion": True}
-    return reference
+    return {**reference, "controller": True} if controller else reference
 
 
 def child(
