@@ -70,9 +70,10 @@ golden: setup ## Rewrite the golden files of the tests from today's output (revi
 	@UPDATE_GOLDENS=1 $(PY) -m pytest -q tests/unit tests/sim
 
 .PHONY: lock
-lock: ## Rewrite requirements.lock from pyproject.toml (hashes, no index addresses)
+lock: ## Rewrite both lock files from pyproject.toml (hashes, no index addresses)
 	@$(PYTHON) -m venv build/lock && build/lock/bin/pip install -q uv==0.13.9
 	@build/lock/bin/uv pip compile --universal --generate-hashes --no-emit-index-url --group dev pyproject.toml -o requirements.lock
+	@build/lock/bin/uv pip compile --universal --generate-hashes --no-emit-index-url -c requirements.lock pyproject.toml -o operator/requirements.lock
 
 ##@ Sandbox
 .PHONY: sandbox-up
