@@ -26,14 +26,20 @@ def freeze(rig: Rig) -> None:
     rig.processes[VICTIM].signal(signal.SIGSTOP)
 
 
-@pytest.mark.parametrize("early", [False, True], ids=["headers-with-first-token", "headers-at-once"])
+@pytest.mark.parametrize(
+    ("early", "body"),
+    [(False, 2_000), (True, 2_000), (False, 200_000)],
+    ids=["headers-with-first-token", "headers-at-once", "large-bodies"],
+)
 @pytest.mark.parametrize("fault", [kill, freeze])
-async def test_no_request_after_the_fault_is_lost(rig: Rig, fault: Callable[[Rig], None], early: bool):
+async def test_no_request_after_the_fault_is_lost(
+    rig: Rig, fault: Callable[[Rig], None], early: bool, body: int
+):
     rig.route(routing(track("v1", 10_000, rig.engine_port, concurrency=64)))
     for pod, address in ADDRESSES.items():
         await rig.add_engine(pod, address, modes=("early",) if early else ())
     await rig.serving(*ADDRESSES)
-    load = Load("127.0.0.1", rig.port)
+    load = Load("127.0.0.1", rig.port, body=body)
     running = asyncio.create_task(load.run(7.0))
     await asyncio.sleep(2.0)
     at = time.monotonic()

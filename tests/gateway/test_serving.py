@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import aiohttp
 import orjson
 
+from inference_operator.agent.run import Agent
 from tests.gateway.client import request
-from tests.gateway.rig import CLUSTER, Rig, routing, track, until
+from tests.gateway.rig import CLUSTER, Rig, endpoint_slice, routing, track, until
 
 
 async def test_without_engines_the_answer_is_503_and_the_pod_is_not_ready_before_its_first_sync(rig: Rig):
@@ -109,6 +111,71 @@ async def test_requests_beyond_the_engines_concurrency_wait_and_beyond_the_queue
     assert Counter(a.status for a in answers) == {200: 5, 503: 7}
     refused = next(a for a in answers if a.status == 503)
     assert refused.ended - refused.began < 0.5
+
+
+async def test_a_connection_is_closed_after_100_requests_so_that_clients_spread(rig: Rig):
+    rig.route(routing(track("v1", 10_000, rig.engine_port)))
+    await rig.add_engine("engine-0", "127.0.0.11")
+    await rig.serving("engine-0")
+    closing = []
+    connector = aiohttp.TCPConnector(limit=1)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        for number in range(1, 101):
+            async with session.post(f"{rig.url}/v1/chat/completions?tokens=0", data=b"{}") as answer:
+                assert b"[DONE]" in await answer.read()
+                if answer.headers.get("Connection", "").lower() == "close":
+                    closing.append(number)
+    assert closing == [100]
+
+
+async def test_a_body_too_large_to_be_sent_again_gets_through_and_is_counted(rig: Rig):
+    rig.route(routing(track("v1", 10_000, rig.engine_port)))
+    await rig.add_engine("engine-0", "127.0.0.11")
+    await rig.serving("engine-0")
+    assert (await request("127.0.0.1", rig.port, tokens=0, body=900_000)).done
+    await until(
+        lambda: _metric(
+            rig,
+            'unretryable_requests_total{cluster="llama",namespace="team-a",revision="v1"} 1.0',
+        )
+    )
+
+
+async def test_an_engine_may_have_an_ipv6_address(rig: Rig):
+    rig.route(routing(track("v1", 10_000, rig.engine_port)))
+    await rig.add_engine("engine-0", "::1")
+    await rig.serving("engine-0")
+    await asyncio.sleep(1.2)
+    assert (await request("127.0.0.1", rig.port, tokens=0)).engine == "::1"
+    assert rig.agent.metrics.command_errors._value.get() == 0
+
+
+async def test_two_clusters_are_told_apart_by_path_or_header(rig: Rig):
+    await rig.stop_agent()
+    other = ("team-b", "qwen")
+    rig.agent = Agent(rig.settings, (CLUSTER, other))
+    rig.start_agent()
+    rig.route(routing(track("v1", 10_000, rig.engine_port)))
+    document = routing(
+        track("v1", 10_000, rig.engine_port, service="qwen-v1"), namespace="team-b", cluster="qwen"
+    )
+    rig.agent.inputs.routing_text(other, document.model_dump_json())
+    await rig.add_engine("engine-0", "127.0.0.11")
+    await rig.add_engine("qwen-0", "127.0.0.12", "qwen-v1")
+    rig.members.pop("qwen-v1")
+    rig.publish()
+    rig.agent.inputs.slices(other, [endpoint_slice("qwen-v1", [rig.engines["qwen-0"]])])
+    await rig.serving("engine-0", "qwen-0")
+    path = "/v1/chat/completions"
+    first = await request("127.0.0.1", rig.port, tokens=0, path=f"/team-a/llama{path}")
+    second = await request("127.0.0.1", rig.port, tokens=0, path=f"/team-b/qwen{path}")
+    assert (first.engine, second.engine) == ("127.0.0.11", "127.0.0.12")
+    async with aiohttp.ClientSession() as session:
+        headers = {"X-Inference-Cluster": "team-b/qwen"}
+        async with session.post(f"{rig.url}{path}?tokens=0", data=b"{}", headers=headers) as answer:
+            assert answer.headers["X-Engine"] == "127.0.0.12"
+        async with session.post(f"{rig.url}{path}?tokens=0", data=b"{}") as answer:
+            assert answer.status == 404
 
 
 async def _status(rig: Rig, path: str, want: int) -> bool:

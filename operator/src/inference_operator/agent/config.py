@@ -72,6 +72,8 @@ def _render(gateway: Gateway, settings: Settings, maxconn: Mapping[str, int], *,
         stats_socket=settings.stats_socket,
         server_state_file=settings.server_state_file,
         shares_file=settings.shares_file,
+        # A request that freezes engines must not reach more of them this way than by failing.
+        relay_retries=max((pool.retries for pool in gateway.pools), default=1),
         relay_socket=settings.relay_socket,
         log_port=settings.log_port,
         bind=settings.bind,

@@ -116,7 +116,8 @@ class Agent:
                 if self.monitor.request_ended(key, line.failed, now):
                     self.control.wake()
                 if line.cut or line.lost:
-                    log.warning("request failed", extra={"backend": line.backend, "engine": line.server})
+                    told = {"backend": line.backend, "engine": line.server, "end": line.end}
+                    log.warning("stream cut" if line.cut else "request lost", extra=told)
             case haproxylog.CheckFailed():
                 self.monitor.check_failed((line.backend, line.server), now - line.duration)
             case haproxylog.Changed():
