@@ -182,19 +182,28 @@ def _process_table(processes: list[dict[str, Any]]) -> Table:
 
 @main.command("logs")
 @_named
-@click.argument("process", required=False)
+@click.argument("target", required=False)
 @click.option("--lines", "-n", default=0, help="Only the last N lines.")
-def _logs(name: str, process: str | None, lines: int) -> None:
-    """Print the log of a PROCESS; without one, list the logs there are."""
-    folder = Sandbox(name).logs_dir
-    known = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    if process is None:
-        _out.print("\n".join(known) or f"no logs in {folder}", soft_wrap=True)
+def _logs(name: str, target: str | None, lines: int) -> None:
+    """Print the log of TARGET; without one, list the logs there are.
+
+    TARGET is a process of the plane (kube-apiserver, kubelet ...), or a pod's container as
+    NAMESPACE/POD or NAMESPACE/POD/CONTAINER. Logs of deleted pods stay until the sandbox goes down.
+    """
+    logs = Sandbox(name).logs()
+    if target is None:
+        _out.print("\n".join(logs) or "no logs", soft_wrap=True)
         return
-    if process not in known:
-        raise SandboxError(f"no log called {process!r}", where=str(folder), fix=f"one of {', '.join(known)}")
-    text = (folder / process).read_text(errors="replace")
-    click.echo("\n".join(text.splitlines()[-lines:]))
+    found = [log for log in logs if log == target or log.startswith(f"{target}/")]
+    if not found:
+        raise SandboxError(
+            f"no log called {target!r}",
+            fix=f"python -m sandbox logs --name {name} lists the {len(logs)} there are",
+        )
+    for log in found:
+        if len(found) > 1:
+            click.echo(f"==> {log} <==")
+        click.echo("\n".join(logs[log].read_text(errors="replace").splitlines()[-lines:]))
 
 
 @main.command("kubeconfig")

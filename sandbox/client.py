@@ -108,6 +108,20 @@ class Sandbox:
         """One log file per process of the plane."""
         return self.state.log
 
+    def logs(self) -> dict[str, Path]:
+        """All logs by name: processes of the plane as PROCESS, containers as NAMESPACE/POD/CONTAINER.
+
+        A pod that was made anew under its old name shows its newest log.
+        """
+        processes = {path.name: path for path in sorted(self.state.log.glob("*"))}
+        # The kubelet's folders are called NAMESPACE_POD_UID; none of the three can hold an underscore.
+        files = (self.state.path / "kubelet" / "pods").glob("*/*.log")
+        containers: dict[str, Path] = {}
+        for path in sorted(files, key=lambda file: file.stat().st_mtime):
+            namespace, pod, _ = path.parent.name.split("_")
+            containers[f"{namespace}/{pod}/{path.stem}"] = path
+        return processes | dict(sorted(containers.items()))
+
     def bin(self, program: str) -> Path:
         """The path of `kubectl`, `helm`, `etcd` ... of the set that this sandbox runs."""
         if program not in binaries.PACKAGES:

@@ -79,6 +79,27 @@ def test_a_node_file_may_be_yaml_and_leave_out_labels_and_taints(tmp_path: Path)
     assert load_nodes(file) == [{"name": "big", "labels": {}, "taints": [], "capacity": {"cpu": "8"}}]
 
 
+def test_logs_of_processes_and_containers_have_names_that_people_know(home: Path) -> None:
+    state = home / "inference-operator" / "sandbox" / "named"
+    for folder, log, text in [
+        ("log", "kubelet", "node"),
+        ("kubelet/pods/ns_web_uid-1", "app.log", "old"),
+        ("kubelet/pods/ns_web_uid-2", "app.log", "one\ntwo"),
+        ("kubelet/pods/ns_web_uid-2", "side.log", "aside"),
+    ]:
+        (state / folder).mkdir(parents=True, exist_ok=True)
+        (state / folder / log).write_text(text)
+    os.utime(state / "kubelet/pods/ns_web_uid-1/app.log", (1, 1))
+
+    def logs(*words: str) -> str:
+        return CliRunner().invoke(main, ["logs", "--name", "named", *words]).output
+
+    assert logs().split() == ["kubelet", "ns/web/app", "ns/web/side"]
+    assert logs("kubelet") == "node\n"
+    assert logs("ns/web/app", "-n", "1") == "two\n"
+    assert logs("ns/web") == "==> ns/web/app <==\none\ntwo\n==> ns/web/side <==\naside\n"
+
+
 def test_in_the_foreground_ctrl_c_stops_it_in_order(tmp_path: Path) -> None:
     box = Sandbox(f"foreground-{os.getpid()}")
     nodes = tmp_path / "nodes.json"
