@@ -128,6 +128,24 @@ async def test_a_connection_is_closed_after_100_requests_so_that_clients_spread(
     assert closing == [100]
 
 
+async def test_clients_that_go_away_leave_queue_and_engine(rig: Rig):
+    rig.route(routing(track("v1", 10_000, rig.engine_port, concurrency=1), queue_timeout_seconds=60))
+    await rig.add_engine("engine-0", "127.0.0.11")
+    await rig.serving("engine-0")
+
+    def load() -> tuple[int, int]:
+        (view,) = rig.agent.control.status.tracks
+        return view.in_flight, view.queued
+
+    running = [asyncio.create_task(request("127.0.0.1", rig.port, tokens=2_000)) for _ in range(5)]
+    await until(lambda: load() == (1, 4))
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    await until(lambda: load() == (0, 0), 3)
+    assert (await request("127.0.0.1", rig.port, tokens=0)).done
+
+
 async def test_a_body_too_large_to_be_sent_again_gets_through_and_is_counted(rig: Rig):
     rig.route(routing(track("v1", 10_000, rig.engine_port)))
     await rig.add_engine("engine-0", "127.0.0.11")
