@@ -12,10 +12,10 @@ PY     := $(BIN)/python
 STAMP  := $(VENV)/.stamp
 
 .PHONY: help
-help: ## Show this index
-	@awk 'BEGIN {FS = ":.*## "; print "Targets:"} /^[a-zA-Z_-]+:.*## / {printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo
-	@echo "Variables: KEEP=1 (demo: leave it up), QUICK=1 / FULL=1 (benches: shorter / everything)"
+help:
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-zA-Z_-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@printf '\nVariables\n  %-18s %s\n  %-18s %s\n  %-18s %s\n' 'KEEP=1' 'demo: leave everything running' \
+	  'QUICK=1, FULL=1' 'benches: the short form, everything' 'PYTHON=python3.12' 'interpreter for the virtual environment'
 
 ##@ The two commands
 .PHONY: demo
@@ -35,7 +35,7 @@ $(STAMP): requirements.lock pyproject.toml tools/setup.sh
 	@touch $(STAMP)
 
 .PHONY: test-unit
-test-unit: setup ## Tests that need no cluster (seconds)
+test-unit: setup ## Tests that need no cluster (about two minutes)
 	@$(PY) -m pytest tests/unit tests/contract tests/sim
 
 .PHONY: test-cluster
@@ -43,7 +43,7 @@ test-cluster: setup ## Tests on the sandbox: a real API server, real pods, real 
 	@$(PY) -m pytest tests/sandbox tests/gateway tests/cluster
 
 .PHONY: lint
-lint: setup ## ruff, mypy --strict, import contracts, repository guards
+lint: setup ## ruff, mypy --strict, import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

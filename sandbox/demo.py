@@ -7,11 +7,12 @@ make demo KEEP=1     leaves everything running and prints how to use it
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import click
 from rich.console import Console
@@ -19,11 +20,11 @@ from rich.table import Table
 
 from . import lab as labs
 from .client import Sandbox
-from .judge import judge
+from .judge import Verdict, judge
 from .lab import Lab
 from .load import Outcome, lagged
 
-NAME = "llama"
+NAME = "chat"
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 NEXT_MODEL = "Qwen/Qwen2.5-7B-Instruct"
 STREAM_TOKENS = 50
@@ -35,7 +36,11 @@ class Demo:
 
     lab: Lab
     console: Console
-    times: list[tuple[str, float]] = field(default_factory=list)
+    keep: bool
+    #: The sandbox is this run's own, and so is its end.
+    started: bool = False
+    #: A table that belongs below the line of the step that is running.
+    pending: Table | None = None
 
     def step(self, title: str, action: Callable[[], str]) -> None:
         """One step: spinner while it runs, its time and what came of it afterwards."""
@@ -49,7 +54,6 @@ class Demo:
             self.console.print(f"Logs: {self.lab.sandbox.logs_dir}", markup=False)
             raise SystemExit(1) from error
         seconds = time.monotonic() - begin
-        self.times.append((title, seconds))
         self.console.print(
             f"[green]ok[/] {seconds:6.1f} s  {title}" + (f"  [dim]{result}[/]" if result else "")
         )
@@ -71,7 +75,8 @@ class Demo:
     # --- steps ----------------------------------------------------------------------------------------
 
     def _start(self) -> str:
-        self.lab.sandbox.up()
+        self.lab.sandbox.up(die_with_parent=not self.keep)
+        self.started = True
         version = self.lab.get("version") or {}
         return f"Kubernetes {version.get('gitVersion')}"
 
@@ -102,21 +107,14 @@ class Demo:
             fault = time.time()
             self.lab.sandbox.process_fault("kill", f"default/{victim}", "engine")
         verdict = judge(outcomes, fault, victim)
-        self._table(
-            "engine killed",
-            requests=str(len(outcomes)),
-            lost=str(verdict.lost),
-            cut_on_it=str(verdict.cut),
-            cut_elsewhere=str(verdict.cut_elsewhere),
-            switched=f"{verdict.switched_seconds:.2f} s",
-        )
         check_load(outcomes)
         if verdict.lost or verdict.cut_elsewhere:
             raise RuntimeError(
                 f"lost: {verdict.lost}, streams cut elsewhere: {verdict.cut_elsewhere}: {verdict.errors}"
             )
         self.lab.until_ready(NAME, replicas=3)
-        return f"0 of {len(outcomes)} requests lost, {verdict.cut} running streams cut with the engine"
+        self.pending = failover_table(len(outcomes), verdict)
+        return "and it came back"
 
     def _roll_out(self) -> str:
         cluster = self.lab.cluster(NAME) or {}
@@ -139,10 +137,16 @@ class Demo:
         self.lab.until("every child is gone", lambda: not self.lab.children(NAME), timeout=90)
         return "0 objects left"
 
-    def _table(self, title: str, **cells: str) -> None:
-        table = Table(*[name.replace("_", " ") for name in cells], title=title)
-        table.add_row(*cells.values())
-        self.console.print(table)
+
+def failover_table(requests: int, verdict: Verdict) -> Table:
+    """What the fault did to the traffic."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 12))
+    table.add_row("requests sent during the step", str(requests))
+    table.add_row("lost, of those that arrived after the kill", str(verdict.lost))
+    table.add_row("longest wait of a later request for another engine", f"{verdict.switched_seconds:.1f} s")
+    table.add_row("streams cut that ran on the killed engine", str(verdict.cut))
+    table.add_row("streams cut on other engines", str(verdict.cut_elsewhere))
+    return table
 
 
 def check_load(outcomes: list[Outcome]) -> None:
@@ -181,43 +185,60 @@ def stream_chat(port: int, model: str) -> str:
 
 
 HOW_TO_USE = """
-Everything is left running. From an ordinary shell:
-  export KUBECONFIG={kubeconfig}
-  {kubectl} get ic
-  {python} -m sandbox forward default/{name}-gateway:80 --port 8080 &
+Everything is left running (the last step, deletion, was skipped). In an ordinary shell:
+
+  export KUBECONFIG={kubeconfig} PATH={programs}:$PATH
+
+  kubectl get ic
+  kubectl describe ic {name}
+  kubectl scale ic {name} --replicas=2
+  kubectl patch ic {name} --type=merge -p '{{"spec": {{"model": {{"id": "{model}"}}}}}}'    # another model
+  kubectl logs -n inference-system deploy/inference-operator
+
+  {sandbox} forward default/{name}-gateway:80 --port 8080 &
   curl -N http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{{"model": "{name}", "stream": true, "messages": [{{"role": "user", "content": "Hello"}}]}}'
-  {python} -m sandbox --help     # nodes, faults, logs
-  make sandbox-down              # stop it all
+
+  {sandbox} process kill default/POD       # an engine dies
+  {sandbox} node cut gpu-0                 # a node loses its network; `node heal gpu-0` ends it
+  {sandbox} --help
+
+  {sandbox} down                           # or make sandbox-down
 """
 
 
 @click.command(help=__doc__)
 @click.option("--keep", is_flag=True, help="Leave the sandbox and the InferenceCluster running.")
 def main(keep: bool) -> None:
-    console = Console(highlight=False)
-    sandbox = Sandbox("demo" if not keep else "default")
-    demo = Demo(Lab(sandbox), console)
+    # Redirected output is for files: no wrapping in the middle of a result.
+    console = Console(highlight=False, soft_wrap=True)
+    sandbox = Sandbox("default" if keep else "demo")
+    demo = Demo(Lab(sandbox), console, keep)
     begin = time.monotonic()
+    # A demo that is told to stop cleans up like one that is interrupted.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         demo.run()
         if keep:
-            console.print(
-                HOW_TO_USE.format(
-                    kubeconfig=sandbox.kubeconfig,
-                    kubectl=sandbox.bin("kubectl"),
-                    python=sys.executable,
-                    name=NAME,
-                ),
-                markup=False,
-            )
+            console.print(how_to_use(sandbox), markup=False)
             return
         demo.delete()
     finally:
-        if not keep:
+        if demo.started and not keep:
             with console.status("Clean up"):
                 sandbox.down()
     console.print(f"[bold green]done[/] in {time.monotonic() - begin:.0f} s")
+
+
+def how_to_use(sandbox: Sandbox) -> str:
+    """What to type now, with this machine's paths."""
+    return HOW_TO_USE.format(
+        kubeconfig=sandbox.kubeconfig,
+        programs=sandbox.bin("kubectl").parent,
+        name=NAME,
+        model=MODEL,
+        sandbox=labs.ROOT / "tools" / "sandbox",
+    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     fail "the venv module is missing. Run: sudo apt-get install python3-venv"
   fi
 fi
-echo "setup: making $venv ($("$python" --version))"
+echo "setup: making $venv with $("$python" --version), $(grep -c '^[a-z].*==' requirements.lock) packages (a minute or two)"
 "$python" -m venv "$venv"
 "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --editable .

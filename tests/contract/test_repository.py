@@ -111,3 +111,14 @@ def test_the_two_commands_stand_in_the_readme_and_ci_runs_the_tests() -> None:
     readme = text_of(ROOT / "README.md")
     assert "make demo" in readme and "make test" in readme
     assert "make test" in text_of(ROOT / ".ci" / "run")
+
+
+def test_every_relative_link_of_a_page_leads_somewhere() -> None:
+    """Link targets as Markdown writes them, outside code: `](path)` and `](path#part)`."""
+    dead = []
+    for page in (path for path in tracked() if path.suffix == ".md"):
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", text_of(page), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)", text):
+            if not re.match(r"[a-z]+:", target) and not (page.parent / target).exists():
+                dead.append(f"{page.relative_to(ROOT)}: {target}")
+    assert dead == []
