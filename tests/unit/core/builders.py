@@ -60,14 +60,16 @@ def engine(name: str, revision: str = "a", **changes: Any) -> EnginePod:
         ready=True,
         terminating=False,
         phase="Running",
-        scheduled=NOW - 1000,
+        loading_since=NOW - 1000,
     )
     return replace(pod, **changes)
 
 
 def loading(name: str, revision: str = "a", **changes: Any) -> EnginePod:
     """An engine that has its node and isn't ready yet."""
-    return engine(name, revision, **{"ready": False, "created": NOW - 20, "scheduled": NOW - 20, **changes})
+    return engine(
+        name, revision, **{"ready": False, "created": NOW - 20, "loading_since": NOW - 20, **changes}
+    )
 
 
 def unschedulable(name: str, revision: str = "a", *, age: float = 60, **changes: Any) -> EnginePod:
@@ -77,7 +79,7 @@ def unschedulable(name: str, revision: str = "a", *, age: float = 60, **changes:
         "node": "",
         "phase": "Pending",
         "created": NOW - age,
-        "scheduled": None,
+        "loading_since": None,
         "unschedulable": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
     }
     return engine(name, revision, **{**fields, **changes})

@@ -37,7 +37,7 @@ def pods(draw: st.DrawFn, name: str) -> list[EnginePod]:
             "unschedulable": {
                 "ready": False,
                 "node": "",
-                "scheduled": None,
+                "loading_since": None,
                 "unschedulable": "3 Insufficient nvidia.com/gpu.",
             },
             "ending": {"terminating": True},

@@ -84,7 +84,24 @@ def test_a_revision_is_its_record_its_deployment_and_its_pods() -> None:
         True,
         "Running",
     )
-    assert engine.scheduled == timestamp("2027-01-15T08:00:05Z")
+    assert engine.loading_since == timestamp("2027-01-15T08:00:05Z")
+
+
+@pytest.mark.parametrize(
+    ("unready_since", "want"),
+    [("2027-01-15T08:00:05Z", "2027-01-15T08:00:05Z"), ("2027-01-16T10:00:00Z", "2027-01-16T10:00:00Z")],
+    ids=["never ready", "ready for a day"],
+)
+def test_an_engine_loads_since_it_stopped_being_ready(unready_since: str, want: str) -> None:
+    conditions = [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2027-01-15T08:00:05Z"},
+        {"type": "Ready", "status": "False", "lastTransitionTime": unready_since},
+    ]
+    ended = {"exitCode": 1, "startedAt": "2027-01-16T09:59:00Z", "finishedAt": "2027-01-16T10:00:00Z"}
+    status = {"conditions": conditions, "containerStatuses": [{"lastState": {"terminated": ended}}]}
+    engine = look(record(), deployment(), pod("llama-r1-abc12-x", status=status)).revisions[0].pods[0]
+    assert engine.loading_since == timestamp(want)
+    assert (engine.ended, engine.last_run) == (timestamp("2027-01-16T10:00:00Z"), 60.0)
 
 
 def test_a_record_alone_has_no_deployment() -> None:
@@ -137,7 +154,7 @@ def test_a_pod_that_no_replica_set_of_the_revision_made_is_no_engine(stray: Obje
         ({"metadata": {"annotations": {names.ANNOTATION_DELETION_COST: "-1000"}}}, "deletion_cost", -1000),
         ({"metadata": {"annotations": {names.ANNOTATION_DELETION_COST: "low"}}}, "deletion_cost", None),
         ({"status": {"conditions": []}}, "ready", False),
-        ({"spec": {}}, "scheduled", None),
+        ({"spec": {}}, "loading_since", None),
         ({"spec": {"nodeName": "dead"}}, "node_lost", True),
         ({"spec": {}, "status": {}}, "node_lost", False),
         (

@@ -25,6 +25,8 @@ _META: Final = (
     "ownerReferences",
 )
 _CONDITION: Final = ("type", "status", "reason", "message")
+#: Conditions whose moment counts: since when a pod loads.
+_TIMED: Final = frozenset({"PodScheduled", "Ready"})
 _CONTAINER: Final = ("name", "ready", "restartCount", "state", "lastState")
 
 
@@ -67,7 +69,10 @@ def _pod_status(status: Object) -> Object:
 
 
 def _conditions(status: Object) -> list[Object]:
-    return [_pick(condition, _CONDITION) for condition in status.get("conditions") or ()]
+    return [
+        _pick(condition, (*_CONDITION, "lastTransitionTime") if condition["type"] in _TIMED else _CONDITION)
+        for condition in status.get("conditions") or ()
+    ]
 
 
 def _pick(source: dict[str, Any], keys: Iterable[str]) -> Object:

@@ -95,6 +95,7 @@ class Reason(StrEnum):
     LOAD_TIMEOUT = "LoadTimeout"
     CRASH_LOOP = "CrashLoop"
     IMAGE_PULL = "ImagePull"
+    CONTAINER_CONFIG = "ContainerConfig"
     APPLY_FAILED = "ApplyFailed"
     # anything that was not looked at in this pass
     NOT_OBSERVED = "NotObserved"
@@ -170,7 +171,7 @@ REASONS: Final[Mapping[ConditionType, Mapping[str, tuple[Reason, ...]]]] = {
     },
     ConditionType.RECONCILING: {
         _TRUE: (Reason.FIRST_CREATION, Reason.ROLLING_OUT),
-        _FALSE: (Reason.SETTLED,),
+        _FALSE: (Reason.SETTLED, Reason.FIRST_CREATION),
         **_OBSERVED_ONLY,
     },
     ConditionType.STALLED: {
@@ -179,6 +180,7 @@ REASONS: Final[Mapping[ConditionType, Mapping[str, tuple[Reason, ...]]]] = {
             Reason.LOAD_TIMEOUT,
             Reason.CRASH_LOOP,
             Reason.IMAGE_PULL,
+            Reason.CONTAINER_CONFIG,
             Reason.APPLY_FAILED,
         ),
         _FALSE: (Reason.NONE,),

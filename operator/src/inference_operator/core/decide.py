@@ -121,8 +121,8 @@ def _wakes(
     for revision in observed.revisions:
         for pod in revision.live:
             moments = [pod.created + UNSCHEDULABLE_AFTER] if pod.unschedulable else []
-            if revision.name == target and not pod.ready and pod.scheduled is not None:
-                moments.append(pod.scheduled + load)
+            if revision.name == target and not pod.ready and pod.loading_since is not None:
+                moments.append(pod.loading_since + load)
             yield from (moment - now for moment in moments if moment > now)
     for report in observed.gateway.reports:
         for event in report.events:

@@ -11,6 +11,9 @@ from .model import EnginePod, Plan
 _PULL = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
 )
+#: What the kubelet says while it can't even make the container: a Secret or a key of one that doesn't exist,
+#: a user that the image doesn't have.
+_NOT_MADE = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 #: One restart of one pod is no verdict (acceptance A10).
 _CRASHES = 2
 
@@ -25,7 +28,7 @@ class Failure:
 
 def failure(pods: Sequence[EnginePod], plan: Plan, load_timeout: float, now: float) -> Failure | None:
     """The worst that is wrong with these live pods; None = they are ready or on their way."""
-    for check in (_image_pull, _crash_loop, _load_timeout):
+    for check in (_image_pull, _not_made, _crash_loop, _load_timeout):
         found = check(pods, plan, load_timeout, now)
         if found is not None:
             return found
@@ -72,8 +75,20 @@ def _image_pull(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) 
     )
 
 
+def _not_made(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) -> Failure | None:
+    bad = [pod for pod in pods if pod.waiting in _NOT_MADE]
+    if not bad:
+        return None
+    why = bad[0].waiting_message or bad[0].waiting
+    return Failure(
+        Reason.CONTAINER_CONFIG,
+        f"{some(len(bad))} can't be started (pod {bad[0].name}: {why}): create what is missing, or change "
+        "spec.model.source or spec.engine",
+    )
+
+
 def _crash_loop(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) -> Failure | None:
-    bad = [p for p in pods if not p.ready and p.waiting == "CrashLoopBackOff" and p.restarts >= _CRASHES]
+    bad = [pod for pod in pods if _crashing(pod, load)]
     if not bad:
         return None
     last = f", last exit {bad[0].last_exit}" if bad[0].last_exit else ""
@@ -84,14 +99,25 @@ def _crash_loop(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) 
     )
 
 
+def _crashing(pod: EnginePod, load: float) -> bool:
+    """Did it end again and again, in less time than a load may take, without getting ready in between?
+
+    The kubelet's CrashLoopBackOff is no measure: it comes and goes with each restart, and a verdict must not.
+    """
+    if pod.ready or pod.restarts < _CRASHES or pod.ended is None or pod.loading_since is None:
+        return False
+    return pod.ended >= pod.loading_since and pod.last_run < load
+
+
 def _load_timeout(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) -> Failure | None:
-    bad = [p for p in pods if not p.ready and p.scheduled is not None and now >= p.scheduled + load]
+    """What the startup probe ended for its slowness loads still, seen from here: it never got ready."""
+    bad = [p for p in pods if not p.ready and p.loading_since is not None and now >= p.loading_since + load]
     if not bad:
         return None
     state = waiting(bad[:1])
     return Failure(
         Reason.LOAD_TIMEOUT,
         f"{some(len(bad))} could not get ready within {load:.0f} s (pod {bad[0].name} on {bad[0].node}: "
-        f"{state}): see kubectl logs {bad[0].name}, and raise spec.engine.loadTimeout if it only needs "
-        "longer",
+        f"{state}): see kubectl logs {bad[0].name}; it has to list {plan.served_name} at /v1/models. Raise "
+        "spec.engine.loadTimeout if it only needs longer",
     )

@@ -87,8 +87,13 @@ class EnginePod:
     deletion_cost: int | None = None
     #: The pod's node is known to be NotReady: the pod counts as lost.
     node_lost: bool = False
-    #: When it got its node; None = not yet. Loading can't have begun before.
-    scheduled: float | None = None
+    #: Since when it has its node and isn't ready (of a ready one: since when it has its node); None = it has
+    #: no node yet. Loading can't have begun before.
+    loading_since: float | None = None
+    #: When a container ended last; None = never.
+    ended: float | None = None
+    #: How long that container had run. Seconds.
+    last_run: float = 0.0
 
 
 @dataclass(frozen=True)

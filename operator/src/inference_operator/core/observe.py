@@ -6,7 +6,7 @@ What the trimmed children must still hold:
     ControllerRevision  metadata, data
     Deployment          metadata, spec.replicas, status.conditions
     Pod                 metadata, spec.nodeName, status.{phase, containerStatuses, initContainerStatuses},
-                        status.conditions with lastTransitionTime of PodScheduled
+                        status.conditions with lastTransitionTime of PodScheduled and Ready
     ConfigMap           metadata, data
 """
 
@@ -165,6 +165,7 @@ def _engine(pod: Object, revision: str, node_ready: Callable[[str], bool]) -> En
     metadata, status = pod["metadata"], pod.get("status") or {}
     node = (pod.get("spec") or {}).get("nodeName") or ""
     waiting, waiting_message = _waiting(status)
+    exit_ = _last_exit(status)
     containers = status.get("containerStatuses") or ()
     return EnginePod(
         name=metadata["name"],
@@ -179,10 +180,12 @@ def _engine(pod: Object, revision: str, node_ready: Callable[[str], bool]) -> En
         waiting=waiting,
         waiting_message=waiting_message,
         unschedulable=_condition(pod, "PodScheduled", "False"),
-        last_exit=_last_exit(status),
+        last_exit=f"{exit_.get('reason') or 'Error'} ({exit_.get('exitCode')})" if exit_ else "",
         deletion_cost=_integer((metadata.get("annotations") or {}).get(names.ANNOTATION_DELETION_COST)),
         node_lost=bool(node) and not node_ready(node),
-        scheduled=_scheduled(pod) if node else None,
+        loading_since=_loading_since(pod) if node else None,
+        ended=timestamp(exit_.get("finishedAt")) if exit_ else None,
+        last_run=timestamp(exit_.get("finishedAt")) - timestamp(exit_.get("startedAt")),
     )
 
 
@@ -199,14 +202,14 @@ def _waiting(status: Object) -> tuple[str, str]:
     return "", ""
 
 
-def _last_exit(status: Object) -> str:
-    """How a container ended last. Exit 0 counts as well: an engine never ends by itself."""
+def _last_exit(status: Object) -> Object:
+    """How a container ended last, {} = it never did. Exit 0 counts: an engine never ends by itself."""
     for container in status.get("containerStatuses") or ():
         for key in ("state", "lastState"):
-            ended = (container.get(key) or {}).get("terminated")
+            ended: Object | None = (container.get(key) or {}).get("terminated")
             if ended:
-                return f"{ended.get('reason') or 'Error'} ({ended.get('exitCode')})"
-    return ""
+                return ended
+    return {}
 
 
 def _conditions(obj: Object) -> Sequence[Object]:
@@ -225,11 +228,17 @@ def _condition(obj: Object, kind: str, status: str) -> str:
     return ""
 
 
-def _scheduled(pod: Object) -> float:
-    for condition in _conditions(pod):
-        if condition.get("type") == "PodScheduled" and condition.get("lastTransitionTime"):
-            return timestamp(condition["lastTransitionTime"])
-    return timestamp(pod["metadata"].get("creationTimestamp"))
+def _loading_since(pod: Object) -> float:
+    """The kubelet sets Ready=False when it takes the pod up and again when a ready one stops being it, but
+    not at a restart in between: an engine that never got ready loads since its start."""
+    moments = [timestamp(pod["metadata"].get("creationTimestamp"))]
+    for kind, status in (("PodScheduled", "True"), ("Ready", "False")):
+        moments += [
+            timestamp(c["lastTransitionTime"])
+            for c in _conditions(pod)
+            if c.get("type") == kind and c.get("status") == status and c.get("lastTransitionTime")
+        ]
+    return max(moments)
 
 
 def _gateway(ref: ClusterRef, children: Mapping[str, Sequence[Object]]) -> GatewayObserved:
