@@ -263,7 +263,10 @@ def test_update_available(rendering: str | None, want: str) -> None:
         (status(DOWN), "False Settled"),
         (status(*ROLLING, target="b"), "True RollingOut"),
         (status(*ROLLING, target="a"), "True RollingOut"),
-        (status(n=0, before=FIRST), "False Settled"),
+        (status(n=0, before=FIRST), "False FirstCreation"),
+        (status(n=0), "False Settled"),
+        (status(spec={"suspend": True}, before=FIRST), "False FirstCreation"),
+        (status(*ROLLING, target="b", spec={"suspend": True}), "False Settled"),
         (status(*ROLLING, target="b", problems=[PROBLEM]), "False Settled"),
     ],
 )
@@ -280,9 +283,14 @@ def test_a_first_creation_goes_on_until_the_cluster_serves() -> None:
     assert says(status(SERVING, before=creating), ConditionType.RECONCILING) == "False Settled"
 
 
-CRASHING = {"waiting": "CrashLoopBackOff", "restarts": 3, "last_exit": "OOMKilled (137)"}
+CRASHING = {"restarts": 3, "last_exit": "OOMKilled (137)", "ended": NOW - 5, "last_run": 4.0}
+UNMADE = {
+    "waiting": "CreateContainerConfigError",
+    "waiting_message": 'secret "hub" not found',
+    "phase": "Pending",
+}
 PULLING = {"waiting": "ImagePullBackOff", "waiting_message": "manifest unknown", "phase": "Pending"}
-SLOW = {"created": NOW - 1900, "scheduled": NOW - 1800}
+SLOW = {"created": NOW - 1900, "loading_since": NOW - 1800}
 
 
 @pytest.mark.parametrize(
@@ -291,19 +299,54 @@ SLOW = {"created": NOW - 1900, "scheduled": NOW - 1800}
         (CRASHING, "True CrashLoop", "last exit OOMKilled (137)"),
         (PULLING, "True ImagePull", "manifest unknown"),
         (SLOW, "True LoadTimeout", "spec.engine.loadTimeout"),
+        (UNMADE, "True ContainerConfig", 'secret "hub" not found'),
+        ({**CRASHING, **SLOW}, "True CrashLoop", "last exit OOMKilled (137)"),
+        ({**CRASHING, **SLOW, "last_run": 1800.0}, "True LoadTimeout", "list llama-8b at /v1/models"),
         ({**CRASHING, "restarts": 1}, "False None", ""),
-        ({**SLOW, "scheduled": NOW - 1799}, "False None", ""),
-        ({**SLOW, "scheduled": None}, "False None", ""),
+        ({**CRASHING, "ended": NOW - 900}, "False None", ""),
+        ({**SLOW, "loading_since": NOW - 1799}, "False None", ""),
+        ({**SLOW, "loading_since": None}, "False None", ""),
     ],
-    ids=["crash loop", "image", "too slow", "one crash", "nearly too slow", "has no node yet"],
+    ids=[
+        "crash loop",
+        "image",
+        "too slow",
+        "secret",
+        "crash loop for long",
+        "ended by the startup probe",
+        "one crash",
+        "crashed before it was ready last",
+        "nearly too slow",
+        "has no node yet",
+    ],
 )
 def test_a_first_creation_that_needs_a_person_is_stalled(pod: dict[str, Any], want: str, part: str) -> None:
     got = status(revision("a", [loading("a-0", **pod)]), n=1, before=FIRST)
     assert says(got, ConditionType.STALLED) == want
     assert part in message(got, ConditionType.STALLED)
     if want.startswith("True"):
-        assert says(got, ConditionType.RECONCILING) == "False Settled", "kstatus takes one of them"
+        assert says(got, ConditionType.RECONCILING) == "False FirstCreation", "kstatus takes one of them"
         assert part in message(got, ConditionType.READY)
+
+
+@pytest.mark.parametrize(
+    "on_the_way",
+    [
+        {"revisions": [revision("a", [loading("a-0", **CRASHING)])]},
+        {"revisions": [revision("a", [loading("a-0")])], "problems": [PROBLEM]},
+        {"revisions": [], "n": 0},
+    ],
+    ids=["a failure", "a refused spec", "no replicas"],
+)
+def test_a_first_creation_stays_one_whatever_comes_on_the_way(on_the_way: dict[str, Any]) -> None:
+    made = on_the_way.pop("revisions")
+    first = status(*made, **{"n": 1, "before": FIRST, **on_the_way})
+    again = status(revision("a", [loading("a-0")]), n=1, before=first)
+    assert says(again, ConditionType.RECONCILING) == "True FirstCreation"
+    failed = status(revision("a", [loading("a-0", **CRASHING)]), n=1, before=again)
+    assert says(failed, ConditionType.STALLED) == "True CrashLoop"
+    still = status(revision("a", [loading("a-0", **CRASHING)]), n=1, before=failed)
+    assert says(still, ConditionType.STALLED) == "True CrashLoop"
 
 
 def test_a_rollout_whose_target_fails_is_stalled_while_the_old_revision_serves() -> None:

@@ -96,15 +96,14 @@ class Facts:
 
     @cached_property
     def first_creation(self) -> bool:
-        """Has this cluster never served yet? Only the status knows."""
-        if self.wanted == 0 or self.rolling:
-            return False
+        """Has this cluster never served yet? Only the status knows, by the reason of Reconciling: a stop, a
+        refused spec or a failure on the way don't end a first creation."""
         before = condition(self.observed.status, ConditionType.RECONCILING)
         settled = (Reason.SETTLED.value, Reason.ROLLING_OUT.value)
         if before is not None and before.reason in settled:
             return False
         serving = gateway_ready(self).status is ConditionStatus.TRUE
-        return not (serving and len(self.ready) >= max(1, self.wanted - 1))
+        return not (self.wanted and serving and len(self.ready) >= max(1, self.wanted - 1))
 
     @cached_property
     def failure(self) -> Failure | None:
@@ -250,7 +249,10 @@ def capacity_available(facts: Facts) -> Verdict:
     gpus = sum(plans[pod.revision].gpus for pod in waits)
     kind = f" ({plan.accelerator})" if plan.accelerator else ""
     need = f"{gpus} x {plan.resource_name}{kind}"
-    text = f"{some(len(waits))} can't be scheduled, {need} missing: {waits[0].unschedulable}"
+    # A claim that doesn't exist or a taint keeps a pod waiting as well: no GPU is missing then.
+    short = "insufficient" in waits[0].unschedulable.lower()
+    need = f", {need} missing" if short else f" (needs {need})"
+    text = f"{some(len(waits))} can't be scheduled{need}: {waits[0].unschedulable}"
     return _false(Reason.UNSCHEDULABLE, text)
 
 
@@ -293,12 +295,17 @@ def update_available(facts: Facts) -> Verdict:
 
 def reconciling(facts: Facts) -> Verdict:
     """Only a first creation and a changed template: a change of replicas never sets it."""
-    if stalled(facts).status is ConditionStatus.TRUE or facts.wanted == 0:
-        return _false(Reason.SETTLED, "Nothing is being rolled out")
+    resting = Reason.FIRST_CREATION if facts.first_creation else Reason.SETTLED
+    if stalled(facts).status is ConditionStatus.TRUE:
+        return _false(resting, "Nothing moves until a person acts: see Stalled")
+    if facts.spec is not None and facts.spec.suspend:
+        return _false(resting, "Nothing moves while spec.suspend is true")
+    if facts.wanted == 0:
+        return _false(resting, "Nothing is wanted: spec.replicas is 0")
+    if facts.first_creation:
+        return _true(Reason.FIRST_CREATION, _progress(facts) if facts.rolling else facts.count)
     if facts.rolling:
         return _true(Reason.ROLLING_OUT, _progress(facts))
-    if facts.first_creation:
-        return _true(Reason.FIRST_CREATION, facts.count)
     return _false(Reason.SETTLED, "Nothing is being rolled out")
 
 
