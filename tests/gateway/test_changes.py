@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from inference_operator.agent import config
+from inference_operator.agent.model import Gateway
 from inference_operator.agent.report import Reporter
 from inference_operator.api.routing import GatewayReport, Routing
 from tests.gateway.client import Load, Result, request
@@ -191,7 +192,11 @@ async def test_a_configuration_that_haproxy_refuses_changes_nothing(
     await asyncio.sleep(0.6)
     good, render = rig.settings.config_file.read_text(), config.file
     with monkeypatch.context() as patch:
-        patch.setattr(config, "file", lambda *arguments: render(*arguments) + "nonsense\n")
+
+        def broken(gateway: Gateway, *arguments: Any) -> str:
+            return render(gateway, *arguments) + ("nonsense\n" if len(gateway.pools) == 2 else "")
+
+        patch.setattr(config, "file", broken)
         rig.route(routing(*document.tracks, track("v2", 0, rig.engine_port)))
         await until(lambda: rig.events("ConfigRefused"))
     assert rig.settings.config_file.read_text() == good
