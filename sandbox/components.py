@@ -88,8 +88,8 @@ def apiserver(plane: Plane) -> Command:
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         f"--proxy-client-cert-file={pki / 'front-proxy.crt'}",
         f"--proxy-client-key-file={pki / 'front-proxy.key'}",
-        f"--kubelet-client-certificate={pki / 'admin.crt'}",
-        f"--kubelet-client-key={pki / 'admin.key'}",
+        f"--kubelet-client-certificate={pki / 'kubelet-client.crt'}",
+        f"--kubelet-client-key={pki / 'kubelet-client.key'}",
         "--kubelet-preferred-address-types=InternalIP",
         # 300 s by default: no test waits five minutes for the pods of a lost node.
         "--default-not-ready-toleration-seconds=5",
@@ -175,6 +175,7 @@ def kubelet(plane: Plane, python: str) -> Command:
         *("--kubeconfig", plane.kubeconfig("kubelet")),
         *("--nodes", plane.root / "nodes.json"),
         *("--control", plane.kubelet_socket),
+        *("--pki", plane.root / "pki"),
     ]
 
 

@@ -44,6 +44,8 @@ API_NAMES = (
 IDENTITIES = (
     Identity("apiserver", "/CN=kube-apiserver", names=API_NAMES),
     Identity("front-proxy", "/CN=front-proxy-client", authority="front-ca"),
+    # What the API server shows to kubelets; sandbox.kubelet.server lets in nobody else.
+    Identity("kubelet-client", "/CN=kube-apiserver-kubelet-client"),
     Identity("admin", "/O=system:masters/CN=admin"),
     Identity("setup", "/O=system:masters/CN=sandbox-setup"),
     # One process keeps all nodes, so it cannot be system:node:NAME; the audit log still tells it apart.

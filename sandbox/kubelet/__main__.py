@@ -9,6 +9,7 @@ import logging
 from pathlib import Path
 
 from sandbox import images
+from sandbox.kubelet import server
 from sandbox.kubelet.api import JSON, Api
 from sandbox.kubelet.assembly import write_etc
 from sandbox.kubelet.control import Control
@@ -18,7 +19,7 @@ from sandbox.kubelet.node import Host, Node
 from sandbox.kubelet.store import Store
 
 
-async def serve(state: Path, kubeconfig: Path, specs: list[JSON], control: Path) -> None:
+async def serve(state: Path, kubeconfig: Path, specs: list[JSON], control: Path, pki: Path) -> None:
     """Register the nodes, print "ready", and run their pods until killed."""
     await asyncio.to_thread(images.write_launchers, state / "images")
     await asyncio.to_thread(write_etc, state / "images" / "etc")
@@ -35,6 +36,8 @@ async def serve(state: Path, kubeconfig: Path, specs: list[JSON], control: Path)
         group.create_task(_follow_nodes(api, nodes))
         group.create_task(keep_house(nodes.values()))
         await Control(nodes).serve(control)
+        tls = await asyncio.to_thread(server.tls, pki / "ca.crt", pki / "kubelet.crt", pki / "kubelet.key")
+        await server.Server(nodes, tls).start()
         print("ready", flush=True)
 
 
@@ -51,10 +54,13 @@ def main() -> None:
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--nodes", type=Path, required=True, help="JSON: [{name, labels, taints, capacity}]")
     parser.add_argument("--control", type=Path, required=True, help="unix socket to listen on")
+    parser.add_argument(
+        "--pki", type=Path, required=True, help="directory of ca.crt, kubelet.crt, kubelet.key"
+    )
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     specs = json.loads(options.nodes.read_text())
-    asyncio.run(serve(options.state.resolve(), options.kubeconfig, specs, options.control))
+    asyncio.run(serve(options.state.resolve(), options.kubeconfig, specs, options.control, options.pki))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ async def assemble(container: Container, image: Image) -> ContainerConfig:
         working_directory=spec.get("workingDir") or "/",
         mounts=await asyncio.to_thread(_mounts, container, image, given),
         read_only_root=bool((spec.get("securityContext") or {}).get("readOnlyRootFilesystem")),
-        log=container.log,
+        log=container.log.path,
     )
 
 
@@ -89,7 +89,7 @@ def termination_message(container: Container, *, failed: bool) -> str:
     """What the container wrote to its terminationMessagePath; its log's end where the policy says so."""
     message = _tail(_message_file(container), _MESSAGE_BYTES)
     if not message and failed and container.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
-        message = _tail(container.log, 2048)
+        message = _tail(container.log.path, 2048)
     return message
 
 

@@ -16,6 +16,7 @@ from sandbox.kubelet import probes, runtime
 from sandbox.kubelet.api import JSON, ApiError
 from sandbox.kubelet.assembly import assemble, termination_message
 from sandbox.kubelet.environment import ConfigError
+from sandbox.kubelet.logs import ContainerLog
 from sandbox.kubelet.runtime import Process, StartError
 from sandbox.kubelet.status import timestamp
 from sandbox.kubelet.timing import MINIMUM_GRACE, BackOff, Deadline
@@ -42,7 +43,7 @@ class Container:
     def __init__(self, pod: Pod, spec: JSON, kind: Kind, previous: JSON | None) -> None:
         self.pod, self.spec, self.kind = pod, spec, kind
         self.name: str = spec["name"]
-        self.log = pod.directory / f"{self.name}.log"
+        self.log = ContainerLog(pod.directory / f"{self.name}.log")
         self.started = asyncio.Event()
         self.process: Process | None = None
         self._state: JSON = {
@@ -139,6 +140,7 @@ class Container:
         try:
             image = find_image(self.spec["image"])
             config = await assemble(self, image)
+            await asyncio.to_thread(self.log.begin_run)
             return await runtime.start(config, self.pod.network)
         except ImageError as error:
             await self._image_failed(error)

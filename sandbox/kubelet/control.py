@@ -14,6 +14,8 @@ from sandbox.kubelet.node import Node
 from sandbox.kubelet.pod import Pod
 from sandbox.kubelet.runtime import Process
 
+_CHOICES = 20
+
 
 class ControlError(Exception):
     """The request can't be carried out: what, where, what to do."""
@@ -74,20 +76,20 @@ class Control:
 
     async def _node_start(self, request: JSON) -> JSON:
         async with self._node_lock:
-            await self._node_in(request, "off", "node-kill").boot()
+            await self._node_in(request, "off", "kill").boot()
             return {}
 
     async def _node_cut(self, request: JSON) -> JSON:
         async with self._node_lock:
             node = self._node(request)
             if node.state == "off":
-                raise ControlError(f"node {node.name} is off: start it with node-start before cutting it")
+                raise ControlError(f"node {node.name} is off: use `node start {node.name}` before cutting it")
             await node.cut()
             return {}
 
     async def _node_heal(self, request: JSON) -> JSON:
         async with self._node_lock:
-            await self._node_in(request, "cut", "node-cut").heal()
+            await self._node_in(request, "cut", "cut").heal()
             return {}
 
     async def _process_kill(self, request: JSON) -> JSON:
@@ -110,10 +112,13 @@ class Control:
 
     async def _pods(self, request: JSON) -> JSON:
         pods = [pod for node in self._nodes.values() for pod in node.pods.values()]
-        return {
-            "nodes": {node.name: node.state for node in self._nodes.values()},
-            "pods": [_describe(pod) for pod in pods],
-        }
+        described = [_describe(pod) for pod in pods]
+        pids = [each["pid"] for pod in described for each in pod["containers"]]
+        frozen = await asyncio.to_thread(procfs.stopped, pids)
+        for pod in described:
+            for each in pod["containers"]:
+                each["frozen"] = each["pid"] in frozen
+        return {"nodes": {node.name: node.state for node in self._nodes.values()}, "pods": described}
 
     def _node(self, request: JSON) -> Node:
         name = request["node"]
@@ -124,14 +129,16 @@ class Control:
     def _node_in(self, request: JSON, state: str, operation: str) -> Node:
         node = self._node(request)
         if node.state != state:
-            raise ControlError(f"node {node.name} is {node.state}, not {state}: use {operation} first")
+            raise ControlError(
+                f"node {node.name} is {node.state}, not {state}: use `node {operation} {node.name}` first"
+            )
         return node
 
     def _running(self, request: JSON) -> Process:
         namespace, _, name = request["pod"].partition("/")
         found = [pod for node in self._nodes.values() if (pod := node.find(namespace, name))]
         if not found:
-            raise ControlError(f"no pod {request['pod']!r} on any node here: write it as NAMESPACE/NAME")
+            raise ControlError(f"no pod {request['pod']!r} on any node here: {self._choices(namespace)}")
         pod = found[0]
         names = [container.name for container in pod.containers]
         wanted = request.get("container") or pod.mains[0].name
@@ -142,6 +149,15 @@ class Control:
             state = next(iter(container.status()["state"]))
             raise ControlError(f"container {wanted} of {pod.title} is {state}: wait until it's running")
         return container.process
+
+    def _choices(self, namespace: str) -> str:
+        """The pods there are: those of the namespace before all others."""
+        titles = sorted(pod.title for node in self._nodes.values() for pod in node.pods.values())
+        titles = [title for title in titles if title.startswith(f"{namespace}/")] or titles
+        if not titles:
+            return "none runs a pod"
+        more = f" and {len(titles) - _CHOICES} more" if len(titles) > _CHOICES else ""
+        return f"use one of {', '.join(titles[:_CHOICES])}{more}"
 
 
 def _describe(pod: Pod) -> JSON:

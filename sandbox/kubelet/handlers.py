@@ -36,8 +36,8 @@ class Handlers:
             if action := handler.get("tcpSocket"):
                 return await self._tcp(action, container, seconds)
             if action := handler.get("exec"):
-                code, output = await process.execute(action.get("command") or [], seconds)
-                return code == 0, output.strip() if code == 0 else f"exit code {code}: {output.strip()}"
+                code, words = await process.execute(action.get("command") or [], seconds)
+                return code == 0, words if code == 0 else f"exit code {code}: {words}"
             if action := handler.get("sleep"):
                 async with asyncio.timeout(seconds):
                     await asyncio.sleep(action["seconds"])

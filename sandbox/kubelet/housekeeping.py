@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Collection
-from pathlib import Path
 
 from sandbox.kubelet import procfs
 from sandbox.kubelet.container import Container
+from sandbox.kubelet.logs import ContainerLog
 from sandbox.kubelet.node import Node
 from sandbox.kubelet.quantity import parse
 
 _PERIOD = 3.0
-LOG_BYTES = 10 * 1024 * 1024
 
 
 async def keep_house(nodes: Collection[Node]) -> None:
@@ -27,26 +25,16 @@ async def keep_house(nodes: Collection[Node]) -> None:
             for container in pod.containers
             if container.process is not None
         ]
-        await asyncio.to_thread(_bound_logs, [container.log for container in containers])
+        await asyncio.to_thread(_keep_logs, [container.log for container in containers])
         limited = [(container, limit) for container in containers if (limit := _limit(container))]
         for container in await asyncio.to_thread(_over_limit, limited) if limited else []:
             container.kill(out_of_memory=True)
 
 
-def bound_log(path: Path, limit: int = LOG_BYTES) -> None:
-    """Move a log that has grown past the limit to NAME.log.1 and go on with an empty one.
-
-    The container holds the file open for appending, so it's copied and cut; lines written meanwhile are lost.
-    """
-    if path.exists() and path.stat().st_size > limit:
-        shutil.copyfile(path, path.with_name(f"{path.name}.1"))
-        with path.open("r+b") as file:
-            file.truncate()
-
-
-def _bound_logs(paths: list[Path]) -> None:
-    for path in paths:
-        bound_log(path)
+def _keep_logs(logs: list[ContainerLog]) -> None:
+    for log in logs:
+        log.bound()
+        log.mark()
 
 
 def _limit(container: Container) -> int:

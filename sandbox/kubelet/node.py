@@ -244,6 +244,9 @@ class Node:
                 {"type": "InternalIP", "address": self.ip},
                 {"type": "Hostname", "address": self.name},
             ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            # Lets the API server pass the WebSocket of `kubectl exec` on instead of translating it to SPDY.
+            "declaredFeatures": ["ExtendWebSocketsToKubelet"],
             "conditions": [
                 condition("MemoryPressure", "False", "KubeletHasSufficientMemory"),
                 condition("DiskPressure", "False", "KubeletHasNoDiskPressure"),

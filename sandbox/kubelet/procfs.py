@@ -37,10 +37,29 @@ def signal_all(pid: int, number: signal.Signals) -> int:
     done: set[int] = set()
     while fresh := set(members(pid)) - done:
         for each in fresh:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(each, number)
+            _signal(each, number)
         done |= fresh
     return len(done)
+
+
+def kill_descendants(pid: int) -> None:
+    """Kill the children of a process, their children and so on; the process itself goes on.
+
+    All are stopped before the first one dies: its children would be somebody else's then, and a process that
+    runs can fork between the look and the signal.
+    """
+    stopped: set[int] = set()
+    while fresh := _descendants(pid) - stopped:
+        for each in fresh:
+            _signal(each, signal.SIGSTOP)
+        stopped |= fresh
+    for each in stopped:
+        _signal(each, signal.SIGKILL)
+
+
+def stopped(pids: list[int]) -> set[int]:
+    """Those that a SIGSTOP keeps from running."""
+    return {pid for pid in pids if _state(pid) == "T"}
 
 
 def memory_above(pids: list[int], limit: int) -> bool:
@@ -51,6 +70,35 @@ def memory_above(pids: list[int], limit: int) -> bool:
     if sum(map(_resident, pids)) <= limit:
         return False
     return sum(map(_proportional, pids)) > limit
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _descendants(pid: int) -> set[int]:
+    found: set[int] = set()
+    generation = [pid]
+    while generation := [child for parent in generation for child in _children(parent)]:
+        found.update(generation)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [
+            int(child) for child in (_PROC / str(pid) / "task" / str(pid) / "children").read_text().split()
+        ]
+    return []
+
+
+def _state(pid: int) -> str:
+    try:
+        # The name before it may hold anything, ")" included (proc(5)).
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 def _namespace(pid: int) -> str:

@@ -13,15 +13,18 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from sandbox.kubelet import procfs
 from sandbox.kubelet.network import PodNetwork
 
 # Full paths: a command inside a container starts with the container's PATH.
 _NSENTER = shutil.which("nsenter") or "/usr/bin/nsenter"
 _BWRAP = shutil.which("bwrap") or "/usr/bin/bwrap"
+_SILENT = "bubblewrap ended without a word"
 # What programs of the host need of its /etc.
 _ETC = (
     "alternatives",
@@ -34,7 +37,10 @@ _ETC = (
     "ssl",
 )
 
-_REAPERS: set[asyncio.Task[None]] = set()
+# The event loop keeps no strong reference to a task.
+_BACKGROUND: set[asyncio.Task[None]] = set()
+_EXEC_POLL = 0.01
+_LINE_CHARACTERS = 500
 
 
 class StartError(Exception):
@@ -92,27 +98,40 @@ class Process:
             self._pidfd = -1
         self.exited.set_result(code)
 
-    async def execute(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
-        """Run a command inside the container; returns exit code and output (its end).
+    def inside(self, command: Sequence[str]) -> list[str]:
+        """The command line that runs `command` inside the container; the environment is the caller's part."""
+        enter = ("-m", "-p", "-i", "-u", "-n", "-U", "-w", "--preserve-credentials")
+        return [_NSENTER, "-t", str(self.pid), *enter, "--", *command]
 
-        Raises TimeoutError after so many seconds; the command is killed then.
+    async def execute(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
+        """Run a command inside the container; returns its exit code and its last word.
+
+        That is the last line of stderr, where a traceback has its error, else of stdout. Raises TimeoutError
+        after so many seconds; the command and all that it has started are killed then.
         """
         process = await asyncio.create_subprocess_exec(
-            _NSENTER,
-            *("-t", str(self.pid), "-m", "-p", "-i", "-u", "-n", "-U", "-w", "--preserve-credentials", "--"),
-            *command,
+            *self.inside(command),
             env=dict(self.config.environment),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
+            stderr=asyncio.subprocess.PIPE,
         )
         try:
             async with asyncio.timeout(seconds):
-                output, _ = await process.communicate()
+                stdout, stderr = await process.communicate()
         except BaseException:
-            _kill_command(process.pid)
+            # Also when this task is being cancelled: the next probe must not meet the last one's processes.
+            await asyncio.shield(in_background(end_command(process)))
             raise
-        return process.returncode or 0, output.decode(errors="replace")[-1024:]
+        return process.returncode or 0, _last_line(stderr) or _last_line(stdout)
+
+    async def until_executing(self) -> None:
+        """Return when the container's PID 1 runs its own command, in its finished mounts, or has ended.
+
+        bubblewrap reports its child before that has mounted anything: what enters it then finds no program.
+        """
+        while not self.exited.done() and _is_bwrap(self.pid):
+            await asyncio.wait({self.exited}, timeout=_EXEC_POLL)
 
 
 async def start(config: ContainerConfig, network: PodNetwork) -> Process:
@@ -148,13 +167,23 @@ async def start(config: ContainerConfig, network: PodNetwork) -> Process:
     if not first:
         transport.close()
         await bwrap.wait()
-        raise StartError(_last_line(config.log))
+        raise StartError(_last_line(config.log.read_bytes()) or _SILENT)
     process = Process(json.loads(first)["child-pid"], config)
-    # The event loop keeps no strong reference to a task.
-    reaper = asyncio.create_task(_reap(process, bwrap, status, transport))
-    _REAPERS.add(reaper)
-    reaper.add_done_callback(_REAPERS.discard)
+    in_background(_reap(process, bwrap, status, transport))
+    try:
+        await process.until_executing()
+    except asyncio.CancelledError:
+        process.signal(signal.SIGKILL)
+        raise
     return process
+
+
+def in_background(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Run to the end what must not depend on the life of its caller."""
+    task = asyncio.create_task(work)
+    _BACKGROUND.add(task)
+    task.add_done_callback(_BACKGROUND.discard)
+    return task
 
 
 async def _reap(
@@ -168,7 +197,7 @@ async def _reap(
     code = await bwrap.wait()
     if b"exit-code" not in rest and code == 1:
         # bubblewrap reports an exit code only for a command that it could execute.
-        process.start_error = _last_line(process.config.log)
+        process.start_error = _last_line(process.config.log.read_bytes()) or _SILENT
         code = 128
     process.finish(code if code >= 0 else 128 - code)
 
@@ -220,21 +249,27 @@ def _show(path: Path) -> list[str]:
     return ["--ro-bind", str(path), str(path)] if path.exists() else []
 
 
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "bubblewrap ended without a word"
+def _last_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").strip().splitlines()
+    return lines[-1][-_LINE_CHARACTERS:] if lines else ""
 
 
-def _kill_command(nsenter: int) -> None:
-    """Kill what nsenter has forked into the container; nsenter then reaps it and ends.
+def _is_bwrap(pid: int) -> bool:
+    try:
+        # Not the link's text: while bubblewrap moves its root about, that is no path.
+        return Path(f"/proc/{pid}/exe").samefile(_BWRAP)
+    except OSError:
+        return False  # it has ended, as `exited` is about to tell
+
+
+async def end_command(nsenter: asyncio.subprocess.Process) -> None:
+    """Kill what nsenter has forked into the container, with all descendants; nsenter reaps it and ends.
 
     Killing nsenter too would leave a zombie to the plane's PID 1, and a container's PID 1 can't end before
-    every process of its PID namespace is reaped.
+    every process of its PID namespace is reaped. Again until it has ended: it may not have forked yet.
     """
-    try:
-        children = Path(f"/proc/{nsenter}/task/{nsenter}/children").read_text().split()
-    except OSError:
-        children = []
-    for pid in children or [str(nsenter)]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGKILL)
+    while nsenter.returncode is None:
+        await asyncio.to_thread(procfs.kill_descendants, nsenter.pid)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_EXEC_POLL):
+                await nsenter.wait()

@@ -60,7 +60,7 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 async def main() -> None:
     parser = argparse.ArgumentParser()
-    for option in ("state", "kubeconfig", "nodes", "control"):
+    for option in ("state", "kubeconfig", "nodes", "control", "pki"):
         parser.add_argument(f"--{option}", type=Path, required=True)
     options = parser.parse_args()
     config = yaml.safe_load(options.kubeconfig.read_text())
