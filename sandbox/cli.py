@@ -1,7 +1,8 @@
-"""The command line: `python -m sandbox`."""
+"""The command line: `tools/sandbox`, which is `python -m sandbox` in any folder."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -13,10 +14,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from sandbox import nodes, up
+from sandbox import launcher, logview, nodes, up
 from sandbox.client import NodeOperation, ProcessOperation, Sandbox
 from sandbox.errors import SandboxError
-from sandbox.state import Status
+from sandbox.state import StateDir, Status, known, running
 
 _out = Console(highlight=False)
 _err = Console(stderr=True, highlight=False)
@@ -51,10 +52,10 @@ def main() -> None:
 
     \b
     FIRST STEPS
-      python -m sandbox up --detach
-      export KUBECONFIG=$(python -m sandbox kubeconfig --path)
+      tools/sandbox up --detach
+      export KUBECONFIG=$(tools/sandbox kubeconfig --path)
       kubectl get nodes
-      python -m sandbox down
+      tools/sandbox down
 
     \b
     FILES
@@ -143,22 +144,58 @@ def _announce(name: str, status: Status) -> None:
 
 @main.command("down")
 @_named
+@click.option("--all", "every", is_flag=True, help="All sandboxes of this user, and what stopped ones left.")
 @click.option("--keep-logs", is_flag=True, help="Leave log/ and audit.log in the state directory.")
-def _down(name: str, keep_logs: bool) -> None:
+def _down(name: str, every: bool, keep_logs: bool) -> None:
     """Stop a sandbox and remove its state. Does nothing when there is none."""
-    sandbox = Sandbox(name)
-    stopped = sandbox.down(keep_logs=keep_logs)
-    _out.print(f"Stopped sandbox {name}." if stopped else f"Sandbox {name} was not running.")
-    if keep_logs:
-        _out.print(f"Logs are in {sandbox.logs_dir}", soft_wrap=True)
+    for each in known() if every else [name]:
+        sandbox = Sandbox(each)
+        stopped = sandbox.down(keep_logs=keep_logs)
+        _out.print(f"Stopped sandbox {each}." if stopped else f"Sandbox {each} was not running.")
+        if keep_logs:
+            _out.print(f"Logs are in {sandbox.logs_dir}", soft_wrap=True)
+        if not stopped and not every and (others := running()):
+            _out.print(f"Running: {', '.join(others)} (stop one with --name, all with --all)", soft_wrap=True)
+
+
+@main.command("list")
+def _list() -> None:
+    """List all sandboxes of this user, with state, age and address.
+
+    A stopped one is listed as long as its logs are kept.
+    """
+    names = known()
+    if not names:
+        _out.print(f"no sandboxes; start one with `{launcher.command('up --detach')}`", soft_wrap=True)
+        return
+    table = Table("NAME", "STATE", "AGE", "ADDRESS", box=None)
+    for name in names:
+        status = Sandbox(name).status()
+        age = _age(StateDir(name).age()) if status["running"] else "-"
+        table.add_row(name, status["phase"], age, status["server"] or "-")
+    _out.print(table)
+
+
+def _age(seconds: float) -> str:
+    """In one unit, as kubectl does it for old things: 42s, 12m, 3h, 2d."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f}{unit}"
+    return f"{seconds:.0f}s"
 
 
 @main.command("status")
 @_named
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def _status(name: str, as_json: bool) -> None:
-    """Show whether a sandbox runs, its address and its processes. Exit code 1 when it is not ready."""
-    status = Sandbox(name).status()
+    """Show whether a sandbox runs, its address, its faults and its processes.
+
+    Exit code 1 when it is not ready. Faults are nodes that are cut or off and containers that are frozen.
+    """
+    sandbox = Sandbox(name)
+    status = sandbox.status()
+    if status["phase"] == "ready":
+        status["workload"] = sandbox.workload()
     if as_json:
         click.echo(json.dumps(status, indent=2))
     else:
@@ -166,16 +203,26 @@ def _status(name: str, as_json: bool) -> None:
         if status["message"]:
             _out.print(status["message"], markup=False, soft_wrap=True)
         _out.print(f"state: {status['state']}", soft_wrap=True)
+        for line in _workload_lines(status.get("workload")):
+            _out.print(line, markup=False, soft_wrap=True)
         if status["processes"]:
             _out.print(_process_table(status["processes"]))
     sys.exit(0 if status["phase"] == "ready" else 1)
+
+
+def _workload_lines(workload: dict[str, Any] | None) -> list[str]:
+    if workload is None:
+        return []
+    faults = [f"node {node} is {state}" for node, state in workload["nodes"].items()]
+    faults += [f"container {container} is frozen" for container in workload["frozen"]]
+    return [f"pods: {workload['pods']}", f"faults: {', '.join(faults) or 'none'}"]
 
 
 def _process_table(processes: list[dict[str, Any]]) -> Table:
     table = Table("PROCESS", "STATE", "AGE", "RESTARTS", box=None)
     for process in processes:
         state = "running" if process["running"] else f"ended with {process['exit_code']}"
-        age = f"{time.time() - process['started']:.0f} s"
+        age = _age(time.time() - process["started"])
         table.add_row(process["name"], state, age, str(process["restarts"]))
     return table
 
@@ -184,26 +231,35 @@ def _process_table(processes: list[dict[str, Any]]) -> Table:
 @_named
 @click.argument("target", required=False)
 @click.option("--lines", "-n", default=0, help="Only the last N lines.")
-def _logs(name: str, target: str | None, lines: int) -> None:
+@click.option("--follow", "-f", is_flag=True, help="Go on with what is written, until Ctrl-C.")
+@click.option("--previous", is_flag=True, help="The container's run before this one.")
+def _logs(name: str, target: str | None, lines: int, follow: bool, previous: bool) -> None:
     """Print the log of TARGET; without one, list the logs there are.
 
     TARGET is a process of the plane (kube-apiserver, kubelet ...), or a pod's container as
-    NAMESPACE/POD or NAMESPACE/POD/CONTAINER. Logs of deleted pods stay until the sandbox goes down.
+    NAMESPACE/POD or NAMESPACE/POD/CONTAINER. Logs of deleted pods stay until the sandbox goes down. `kubectl
+    logs` works as well, as long as the pod exists.
     """
-    logs = Sandbox(name).logs()
+    sandbox = Sandbox(name)
+    logs = sandbox.logs()
     if target is None:
         _out.print("\n".join(logs) or "no logs", soft_wrap=True)
         return
-    found = [log for log in logs if log == target or log.startswith(f"{target}/")]
-    if not found:
+    found = logview.find(logs, target, previous=previous, name=name)
+    if follow and (len(found) > 1 or previous):
         raise SandboxError(
-            f"no log called {target!r}",
-            fix=f"python -m sandbox logs --name {name} lists the {len(logs)} there are",
+            "only one log can be followed, and only the current one",
+            fix=f"leave --previous out and choose one of {', '.join(found)}",
         )
-    for log in found:
+    for log, path in found.items():
         if len(found) > 1:
             click.echo(f"==> {log} <==")
-        click.echo("\n".join(logs[log].read_text(errors="replace").splitlines()[-lines:]))
+        text, end = logview.last_lines(path, lines)
+        click.echo(text)
+        if follow:
+            with contextlib.suppress(KeyboardInterrupt):
+                for more in logview.follow(path, end, lambda: bool(sandbox.state.owner())):
+                    click.echo(more, nl=False)
 
 
 @main.command("kubeconfig")
@@ -256,7 +312,7 @@ def _process(name: str, operation: ProcessOperation, pod: str, container: str | 
 @click.argument("target", metavar="NAMESPACE/SERVICE[:PORT]")
 @click.option("--port", default=0, help="Local port.  [default: any free one]")
 def _forward(name: str, target: str, port: int) -> None:
-    """Make a Service reachable at 127.0.0.1 until Ctrl-C."""
+    """Make a Service reachable at 127.0.0.1 until Ctrl-C, or until it is deleted."""
     forward = Sandbox(name).start_forward(target, port)
     _out.print(f"http://127.0.0.1:{forward.port} -> {target} ({forward.address})", soft_wrap=True)
     try:
@@ -272,8 +328,8 @@ def _exec(name: str, command: tuple[str, ...]) -> None:
     """Run a COMMAND inside the plane's network, where cluster IPs and Service names work.
 
     \b
-    python -m sandbox exec -- kubectl get pods -A
-    python -m sandbox exec -- getent hosts kubernetes.default.svc
+    tools/sandbox exec -- kubectl get pods -A
+    tools/sandbox exec -- getent hosts kubernetes.default.svc
     """
     process = Sandbox(name).exec_in_plane(command)
     while True:
@@ -283,3 +339,7 @@ def _exec(name: str, command: tuple[str, ...]) -> None:
         except KeyboardInterrupt:  # the terminal has sent it to the command as well, whose answer counts
             continue
     sys.exit(code if code >= 0 else 128 - code)
+
+
+for _each in (main, *main.commands.values()):
+    _each.help = launcher.spelled_out(_each.help or "")

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from sandbox import binaries, nodes, prereqs, up
 from sandbox.errors import SandboxError
-from sandbox.forward import Forward, service_address
+from sandbox.forward import Forward
 from sandbox.state import StateDir, Status, tail
 
 Json = dict[str, Any]
@@ -96,6 +96,21 @@ class Sandbox:
             "processes": processes if running else [],
         }
 
+    def workload(self) -> Json:
+        """What its nodes carry and what is broken on purpose.
+
+        {"pods": how many, "nodes": {node: "cut" or "off"}, "frozen": [NAMESPACE/POD/CONTAINER]}; nodes in
+        order are left out. Raises SandboxError when it doesn't run or the kubelet doesn't answer.
+        """
+        answer = self.control({"op": "pods"})
+        pods = answer.get("pods", [])
+        containers = ((pod["pod"], each) for pod in pods for each in pod["containers"])
+        return {
+            "pods": len(pods),
+            "nodes": {node: state for node, state in answer.get("nodes", {}).items() if state != "on"},
+            "frozen": [f"{pod}/{each['name']}" for pod, each in containers if each["frozen"]],
+        }
+
     # --- files and programs ----------------------------------------------------------------------------
 
     @property
@@ -111,7 +126,8 @@ class Sandbox:
     def logs(self) -> dict[str, Path]:
         """All logs by name: processes of the plane as PROCESS, containers as NAMESPACE/POD/CONTAINER.
 
-        A pod that was made anew under its old name shows its newest log.
+        Of a container it's the log of its current run. A pod that was made anew under its old name shows its
+        newest log.
         """
         processes = {path.name: path for path in sorted(self.state.log.glob("*"))}
         # The kubelet's folders are called NAMESPACE_POD_UID; none of the three can hold an underscore.
@@ -197,8 +213,7 @@ class Sandbox:
 
     def start_forward(self, target: str, port: int = 0) -> Forward:
         """Make the Service `NAMESPACE/NAME[:PORT]` reachable at 127.0.0.1:`port` (0: any) until `close()`."""
-        address = service_address(self, target)
-        return Forward(self, address, port)
+        return Forward(self, target, port)
 
     @contextlib.contextmanager
     def forward(self, target: str, port: int = 0) -> Iterator[int]:
@@ -246,7 +261,7 @@ class Sandbox:
             ) from error
         reply: Json = json.loads(line) if line else {"ok": False, "error": "it closed the connection"}
         if not reply.get("ok"):
-            raise SandboxError(f"{request['op']} was refused", where=str(path), why=str(reply.get("error")))
+            raise SandboxError(f"could not {_phrase(request)}", why=str(reply.get("error")))
         return reply
 
     def audit_events(self, *, reads: bool = False) -> Iterator[Json]:
@@ -262,3 +277,13 @@ class Sandbox:
                 event: Json = json.loads(line)
                 if reads or event["verb"] not in _READS:
                     yield event
+
+
+def _phrase(request: Json) -> str:
+    """What a request to the kubelet is about, for "could not ..."."""
+    subject, _, verb = request["op"].partition("-")
+    if subject == "node":
+        return f"{verb} node {request['node']}"
+    if subject == "process":
+        return f"{verb} the process of {request['pod']}"
+    return f"do {request['op']}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from sandbox.errors import SandboxError
@@ -13,12 +15,15 @@ from sandbox.up import listen
 if TYPE_CHECKING:
     from sandbox.client import Sandbox
 
+_POLL_SECONDS = 0.1
+
 
 class Forward:
-    """A running forward from 127.0.0.1:`port` to `address` (HOST:PORT inside the plane)."""
+    """A running forward from 127.0.0.1:`port` to `address`, the HOST:PORT of the Service inside the plane."""
 
-    def __init__(self, sandbox: Sandbox, address: str, port: int = 0) -> None:
-        self.address = address
+    def __init__(self, sandbox: Sandbox, target: str, port: int = 0) -> None:
+        self._sandbox, self._target = sandbox, target
+        self.address = address = service_address(sandbox, target)
         with listen(port) as listener:
             self.port: int = listener.getsockname()[1]
             relay = ["-m", "sandbox.relay", "--fd", str(listener.fileno()), "--to", address, "--tie-to-stdin"]
@@ -27,14 +32,46 @@ class Forward:
                 [sys.executable, *relay], stdin=subprocess.PIPE, pass_fds=(listener.fileno(),)
             )
 
-    def wait(self) -> int:
-        """Block until the relay ends (the sandbox was stopped) and return its exit code."""
-        return self._process.wait()
+    def wait(self) -> None:
+        """Block until the relay ends (the sandbox was stopped) or the Service is deleted.
+
+        Raises SandboxError, with all connections closed, in the second case: packets to the cluster IP of a
+        deleted Service vanish, so connections through the forward would hang without a word.
+        """
+        namespace, _, name = self._target.partition(":")[0].partition("/")
+        watch = self._watch(namespace, name)
+        try:
+            while self._process.poll() is None:
+                if watch.poll() == 0:
+                    self.close()
+                    raise SandboxError(
+                        f"Service {namespace}/{name} is gone",
+                        why="it was deleted; all connections through this forward are closed",
+                        fix="make it anew and forward again",
+                    )
+                if watch.returncode is not None:  # the API server was restarted
+                    watch = self._watch(namespace, name)
+                time.sleep(_POLL_SECONDS)
+        finally:
+            watch.kill()
+            watch.wait()
+
+    def _watch(self, namespace: str, name: str) -> subprocess.Popen[bytes]:
+        """A process that ends with 0 when the Service is deleted, and with this one."""
+        kubectl = [str(self._sandbox.bin("kubectl")), "--kubeconfig", str(self._sandbox.kubeconfig)]
+        wait = ["wait", "--for=delete", f"service/{name}", "-n", namespace, "--timeout=-1s"]
+        return subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "--", *kubectl, *wait],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     def close(self) -> None:
         """End the forward and the connections that go through it."""
         if self._process.stdin:
-            self._process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
         self._process.wait()
 
 

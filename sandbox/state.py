@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from sandbox import launcher
 from sandbox.errors import SandboxError
 
 # sockaddr_un.sun_path holds 108 bytes with its NUL (unix(7)).
@@ -119,7 +120,7 @@ class StateDir:
             raise SandboxError(
                 f"sandbox {self.name!r} is already running",
                 where=f"process {self.owner()}, state in {self.path}",
-                fix=f"use it, stop it with `python -m sandbox down --name {self.name}`, "
+                fix=f"use it, stop it with `{launcher.command(f'down --name {self.name}')}`, "
                 "or choose another --name",
             )
         file.truncate(0)
@@ -140,6 +141,10 @@ class StateDir:
                 return int(file.read().strip() or 0)
             return 0
 
+    def age(self) -> float:
+        """Seconds since `up` took the lock; only of a sandbox that runs."""
+        return max(time.time() - self.lock_file.stat().st_mtime, 0.0)
+
     def read_status(self) -> Status | None:
         """The last report, None when there is none."""
         try:
@@ -154,17 +159,38 @@ class StateDir:
     def require_ready(self) -> Status:
         """The report of a sandbox that is up and ready; raises SandboxError otherwise."""
         status = self.read_status() if self.owner() else None
-        if status is None or status.phase != "ready":
+        if status is None:
+            others = running()
+            choice = f", or name one that runs: --name {' or '.join(others)}" if others else ""
             raise SandboxError(
-                f"sandbox {self.name!r} is not running"
-                if status is None
-                else f"sandbox {self.name!r} is {status.phase}",
+                f"sandbox {self.name!r} is not running",
                 where=str(self.path),
-                fix=f"start it with `python -m sandbox up --detach --name {self.name}`"
-                if status is None
-                else f"wait, or read {self.log}",
+                fix=f"start it with `{launcher.command(f'up --detach --name {self.name}')}`{choice}",
+            )
+        if status.phase != "ready":
+            raise SandboxError(
+                f"sandbox {self.name!r} is {status.phase}",
+                where=str(self.path),
+                fix=f"wait, or read {self.log}",
             )
         return status
+
+
+def known() -> list[str]:
+    """The names of the sandboxes that run or have left logs, sorted."""
+    home = StateDir().parent
+    folders = {path.name for path in home.glob("*") if path.is_dir()}
+    # Only a lock that is held counts: one that was not removed tells nothing.
+    return sorted(folders | set(_locked(home)))
+
+
+def running() -> list[str]:
+    """The names of the sandboxes that run, sorted."""
+    return sorted(_locked(StateDir().parent))
+
+
+def _locked(home: Path) -> list[str]:
+    return [path.stem for path in home.glob("*.lock") if StateDir(path.stem).owner()]
 
 
 def write_json(path: Path, data: Any) -> None:
