@@ -104,5 +104,8 @@ def nearest_first(word: str, legal: Iterable[str]) -> list[str]:
 
 
 def nearest(word: str, legal: Sequence[str]) -> list[str]:
-    """Up to three legal words that are much like `word`, the most like first; for hundreds of words."""
-    return get_close_matches(word[:COMPARED], legal, n=3, cutoff=0.5)
+    """Up to three legal words that are much like `word`, the most like first (letter case doesn't count); for
+    hundreds of words."""
+    folded = {candidate.casefold(): candidate for candidate in legal}
+    near = get_close_matches(word[:COMPARED].casefold(), list(folded), n=3, cutoff=0.5)
+    return [folded[candidate] for candidate in near]

@@ -12,7 +12,7 @@ from ..api.names import ENGINE_PORT
 from ..api.v1alpha1 import InferenceClusterSpec
 from ..core.model import Plan, Problem
 from .arguments import NO_ARGUMENTS, UserArguments, read_arguments
-from .catalogue import ModelShape, gpus, models, nearest_first
+from .catalogue import ModelShape, gpus, models, nearest, nearest_first
 from .digest import input_digest
 from .flags import Minor, flag_table, known_versions
 from .reserved import env_reason, label_reserved
@@ -21,8 +21,6 @@ DEFAULT_VERSION: Final = "0.32.0"
 DEFAULT_CONCURRENCY: Final = 64
 #: Where a volume with weights is mounted in the engine pod.
 MODELS_ROOT: Final = "/models"
-#: Known models that a message names; all of them would fill it.
-KNOWN_SHOWN: Final = 5
 
 
 def make_plan(spec: InferenceClusterSpec) -> Plan | tuple[Problem, ...]:
@@ -138,13 +136,14 @@ def _model_problems(
     spec: InferenceClusterSpec, shape: ModelShape | None, user: UserArguments
 ) -> Iterator[Problem]:
     if shape is None:
-        nearest = ", ".join(nearest_first(spec.model.id, models())[:KNOWN_SHOWN])
+        near = nearest(spec.model.id, list(models()))
+        known = f" ({', '.join(near)}?)" if near else ""
         yield Problem(
             "spec.model.id",
             Reason.UNKNOWN_MODEL,
             f"{spec.model.id} is not in the catalogue: set spec.model.architecture (layers, hiddenSize, "
-            f"heads and kvHeads of its config.json), or use a known model, nearest first: {nearest} "
-            f"(all {len(models())}: docs/reference/catalogue.md)",
+            f"heads and kvHeads of its config.json), or use a known model{known}; reference/catalogue of the "
+            f"operator's documentation lists all {len(models())}",
         )
         return
     longest = shape.max_context
