@@ -87,5 +87,9 @@ NEVER_SEEN = GatewayObserved(wanted=0)
 FIRST = InferenceClusterStatus()
 
 
+def up(pod: str, ago: float) -> GatewayEvent:
+    return GatewayEvent(kind="EngineUp", pod=pod, time=NOW - ago)
+
+
 def down(pod: str, ago: float) -> GatewayEvent:
     return GatewayEvent(kind="EngineDown", pod=pod, time=NOW - ago, detection_ms=900, streams_cut=3)

@@ -11,8 +11,9 @@ from inference_operator.api.v1alpha1 import (
     ConditionStatus,
     InferenceClusterStatus,
 )
+from inference_operator.core.decide import decide
 from inference_operator.core.model import GatewayObserved, Problem, Revision
-from inference_operator.core.status import compute_status
+from inference_operator.core.status import compute_status, rfc3339
 
 from .builders import (
     NOW,
@@ -21,6 +22,7 @@ from .builders import (
     gateway,
     loading,
     make_plan,
+    make_spec,
     observed,
     report,
     revision,
@@ -43,7 +45,13 @@ from .statuses import (
     message,
     says,
     status,
+    up,
 )
+
+#: Two engines were ready when the status was written.
+SERVED = SETTLED.model_copy(update={"ready_replicas": 2})
+ONE = revision("a", engines_of("a", 1), age=5000)
+LOST = known((ConditionType.DEGRADED, ConditionStatus.TRUE, Reason.ENGINES_MISSING))
 
 # --- Ready ---
 
@@ -52,14 +60,18 @@ from .statuses import (
     ("got", "want"),
     [
         (status(SERVING), "True Serving"),
-        (status(HALF), "True Degraded"),
-        (status(SERVING, n=5), "True Degraded"),
+        (status(HALF), "True Scaling"),
+        (status(HALF, before=SERVED), "True Degraded"),
+        (status(HALF, before=LOST), "True Degraded"),
+        (status(SERVING, n=5), "True Scaling"),
+        (status(SERVING, n=5, before=SERVED), "True Scaling"),
         (status(*ROLLING, target="b"), "False Progressing"),
         (status(DOWN, before=FIRST), "False Progressing"),
         (status(n=0), "False Stopped"),
         (status(SERVING, problems=[PROBLEM]), "False Invalid"),
         (status(SERVING, foreign=["Service/llama-gateway"]), "False Invalid"),
-        (status(DOWN), "False Unavailable"),
+        (status(DOWN), "False Progressing"),
+        (status(DOWN, before=SERVED), "False Unavailable"),
         (status(SERVING, gates=NO_GATEWAY), "False Unavailable"),
         (status(SERVING, spec={"suspend": True}), "False Suspended"),
         (status(SERVING, gates=NEVER_SEEN), "Unknown NotObserved"),
@@ -78,7 +90,10 @@ def test_ready_is_false_while_an_old_revision_still_has_engines() -> None:
 def test_a_rollout_that_waits_for_a_gateway_says_so() -> None:
     gates = gateway(report("g-0", a_0="UP", a_1="UP", b_0="UP"), report("g-1", a_0="UP", a_1="UP"))
     text = message(status(*ROLLING, target="b", gates=gates), ConditionType.READY)
-    assert "1 of 2 engines (1 not yet UP at every gateway)" in text
+    assert text == (
+        "Revision b takes over from a: 1 of 2 engines ready (1 not yet UP at every gateway); "
+        "revision a still has 2 ready"
+    )
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 9])
@@ -207,27 +222,159 @@ def test_a_held_rollout_says_so() -> None:
     assert message(got, ConditionType.READY).startswith("Rollout held")
 
 
+NO_CLAIM = '0/3 nodes are available: persistentvolumeclaim "weights" not found.'
+NO_PRIORITY = 'pods "a-" is forbidden: no PriorityClass with name inference was found'
+NO_SECRET = {
+    "waiting": "CreateContainerConfigError",
+    "waiting_message": 'secret "hub" not found',
+    "phase": "Pending",
+}
+
+
+@pytest.mark.parametrize(
+    ("made", "stalled", "part"),
+    [
+        (revision("a", [], 2, create_error=NO_PRIORITY), "True MissingObject", "no PriorityClass"),
+        (
+            revision("a", [], 2, create_error='pods "a-" is forbidden: violates PodSecurity'),
+            "True CreateFailed",
+            "violates PodSecurity",
+        ),
+        (waiting(2, unschedulable=NO_CLAIM), "True MissingObject", "create the PersistentVolumeClaim"),
+        (revision("a", [loading("a-0", **NO_SECRET)], 1), "True ContainerConfig", 'secret "hub" not found'),
+        (waiting(2), "False NotStalled", "8 x nvidia.com/gpu (H100) missing"),
+        (waiting(2, unschedulable="0/3 nodes: untolerated taint"), "False NotStalled", "untolerated taint"),
+        (
+            revision("a", [], 2, create_error='pods "a-" is forbidden: exceeded quota: gpus'),
+            "False NotStalled",
+            "exceeded quota",
+        ),
+        (
+            revision("a", [], 2, create_error="is forbidden: error looking up service account ml/default"),
+            "False NotStalled",
+            "service account",
+        ),
+    ],
+    ids=["priority class", "policy", "volume", "secret", "GPUs", "taint", "quota", "service account"],
+)
+@pytest.mark.parametrize("before", [FIRST, SERVED], ids=["first", "served"])
+def test_what_keeps_a_cluster_without_any_engine_stands_in_ready_and_stalled(
+    made: Revision, stalled: str, part: str, before: InferenceClusterStatus
+) -> None:
+    got = status(made, before=before)
+    assert says(got, ConditionType.STALLED) == stalled
+    assert part in message(got, ConditionType.STALLED)
+    assert part in message(got, ConditionType.READY)
+
+
+def test_a_missing_claim_is_no_missing_gpu_and_told_at_once_but_stalled_after_a_moment() -> None:
+    got = status(waiting(2, unschedulable=NO_CLAIM, age=1), before=FIRST)
+    assert says(got, ConditionType.CAPACITY_AVAILABLE) == "False Unschedulable"
+    text = message(got, ConditionType.CAPACITY_AVAILABLE)
+    assert text == f"2 engines can't be scheduled (needs 8 x nvidia.com/gpu (H100)): {NO_CLAIM}"
+    assert says(got, ConditionType.STALLED) == "False NotStalled"
+
+
+def test_engines_beyond_the_pool_stall_nothing_and_are_no_loss() -> None:
+    made = revision("a", [*engines_of("a", 2), unschedulable("a-2")])
+    got = status(made, n=3, before=SERVED)
+    assert says(got, ConditionType.READY) == "True Scaling"
+    assert says(got, ConditionType.STALLED) == "False NotStalled"
+    assert "1 x nvidia.com/gpu (H100) missing" in message(got, ConditionType.STALLED)
+
+
+# --- a spec that never held ---
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_of_a_new_cluster_with_an_invalid_spec_nothing_is_made_and_nothing_else_is_said(
+    readable: bool,
+) -> None:
+    state = observed(status=FIRST, gateway=NEVER_SEEN)
+    spec = make_spec(replicas=1) if readable else None
+    decision = decide(spec, None, state, NOW) if spec else None
+    got = compute_status(spec, state, decision, plan=None, now=NOW, problems=[PROBLEM])
+    for kind in (
+        ConditionType.AVAILABLE,
+        ConditionType.GATEWAY_READY,
+        ConditionType.CAPACITY_AVAILABLE,
+        ConditionType.DEGRADED,
+        ConditionType.FAILOVER_ACTIVE,
+        ConditionType.UPDATE_AVAILABLE,
+    ):
+        assert says(got, kind) == "Unknown NotObserved"
+        assert message(got, kind) == "Not made: the spec is invalid, see SpecValid"
+    assert says(got, ConditionType.READY) == "False Invalid"
+    assert says(got, ConditionType.RECONCILING) == "False FirstCreation"
+    assert got.endpoint == ""
+
+
 # --- Degraded, FailoverActive ---
 
 
 def test_degraded() -> None:
     assert says(status(SERVING), ConditionType.DEGRADED) == "False AllReady"
     assert says(status(n=0), ConditionType.DEGRADED) == "False AllReady"
-    assert says(status(HALF), ConditionType.DEGRADED) == "True EnginesMissing"
-    assert message(status(HALF), ConditionType.DEGRADED) == "1 of 2 engines ready (1 loading)"
+    lost = status(HALF, before=SERVED)
+    assert says(lost, ConditionType.DEGRADED) == "True EnginesMissing"
+    assert message(lost, ConditionType.DEGRADED) == "1 of 2 engines ready (1 loading)"
+
+
+@pytest.mark.parametrize(
+    ("got", "want"),
+    [
+        (status(HALF, before=SERVED), "True EnginesMissing"),
+        (status(HALF, before=status(HALF, before=SERVED)), "True EnginesMissing"),
+        (status(revision("a", [engine("a-0"), loading("a-1", restarts=1)])), "True EnginesMissing"),
+        (status(revision("a", [engine("a-0"), engine("a-1", node_lost=True)])), "True EnginesMissing"),
+        (status(SERVING, gates=gateway(report("g-0", a_0="UP", a_1="DOWN"))), "True EnginesMissing"),
+        (status(HALF), "False Scaling"),
+        (status(SERVING, n=3, before=SERVED), "False Scaling"),
+        (status(HALF, n=1, before=SERVED), "False AllReady"),
+        (status(ONE, revision("b", [loading("b-0")], age=10), target="b", before=SERVED), "False RollingOut"),
+        (status(SERVING, before=LOST), "False AllReady"),
+    ],
+    ids=[
+        "fewer than before",
+        "and a pass later",
+        "restarted",
+        "node lost",
+        "down",
+        "new",
+        "scale-up",
+        "scale-down",
+        "exchanged",
+        "all back",
+    ],
+)
+def test_an_engine_that_is_merely_new_is_no_loss(got: InferenceClusterStatus, want: str) -> None:
+    assert says(got, ConditionType.DEGRADED) == want
 
 
 @pytest.mark.parametrize(
     ("revision_", "gates", "want"),
     [
-        (SERVING, seen_by_both([SERVING]), "False None"),
+        (SERVING, seen_by_both([SERVING]), "False NoFailover"),
         (SERVING, gateway(report("g-0", a_0="UP", a_1="DOWN")), "True EngineDown"),
-        (HALF, gateway(report("g-0", events=[down("a-9", 100)], a_0="UP")), "True EngineDown"),
-        (HALF, gateway(report("g-0", events=[down("a-9", 301)], a_0="UP")), "False None"),
-        (SERVING, gateway(report("g-0", events=[down("a-9", 5)], a_0="UP", a_1="UP")), "False None"),
+        (HALF, gateway(report("g-0", events=[down("a-1", 100)], a_0="UP")), "True EngineDown"),
+        (HALF, gateway(report("g-0", events=[down("a-1", 301)], a_0="UP")), "False NoFailover"),
+        (HALF, gateway(report("g-0", events=[down("a-9", 100)], a_0="UP")), "False NoFailover"),
+        (HALF, gateway(report("g-0", events=[down("a-1", 100), up("a-1", 90)])), "False NoFailover"),
+        (HALF, gateway(report("g-0", events=[down("a-0", 100)], a_0="UP")), "False NoFailover"),
+        (SERVING, gateway(report("g-0", events=[down("a-9", 5)], a_0="UP", a_1="UP")), "False NoFailover"),
         (SERVING, gateway(), "Unknown NotObserved"),
     ],
-    ids=["nothing lost", "down, still ready", "lost, not replaced", "long ago", "replaced", "no report"],
+    ids=[
+        "nothing lost",
+        "down, still ready",
+        "lost, not back",
+        "long ago",
+        "gone, its successor is a new engine",
+        "was back since",
+        "is back, another one is new",
+        "replaced",
+        "no report",
+    ],
 )
 def test_failover_active(revision_: Revision, gates: GatewayObserved, want: str) -> None:
     assert says(status(revision_, gates=gates), ConditionType.FAILOVER_ACTIVE) == want
@@ -237,7 +384,20 @@ def test_an_engine_that_one_gateway_still_reaches_is_not_down() -> None:
     gates = gateway(report("g-0", a_0="UP", a_1="DOWN"), report("g-1", a_0="UP", a_1="UP"))
     got = status(SERVING, gates=gates)
     assert got.ready_replicas == 2
-    assert says(got, ConditionType.FAILOVER_ACTIVE) == "False None"
+    assert says(got, ConditionType.FAILOVER_ACTIVE) == "False NoFailover"
+
+
+def test_the_last_loss_is_told_with_what_became_of_it() -> None:
+    def told(*revisions: Revision, pod: str = "a-1") -> str:
+        gates = gateway(report("g-0", events=[down(pod, 400)], a_0="UP", a_1="UP"))
+        return message(status(*revisions, gates=gates), ConditionType.FAILOVER_ACTIVE)
+
+    at = rfc3339(NOW - 400)
+    assert told(SERVING) == f"The last loss was a-1 at {at}: it is back"
+    assert told(SERVING, pod="a-9") == f"The last loss was a-9 at {at}: it is gone, and replaced"
+    assert told(HALF, pod="a-9") == f"The last loss was a-9 at {at}: it is gone"
+    assert told(HALF) == f"The last loss was a-1 at {at}"
+    assert "No gateway" in message(status(SERVING), ConditionType.FAILOVER_ACTIVE)
 
 
 # --- UpdateAvailable ---
@@ -302,10 +462,10 @@ SLOW = {"created": NOW - 1900, "loading_since": NOW - 1800}
         (UNMADE, "True ContainerConfig", 'secret "hub" not found'),
         ({**CRASHING, **SLOW}, "True CrashLoop", "last exit OOMKilled (137)"),
         ({**CRASHING, **SLOW, "last_run": 1800.0}, "True LoadTimeout", "list llama-8b at /v1/models"),
-        ({**CRASHING, "restarts": 1}, "False None", ""),
-        ({**CRASHING, "ended": NOW - 900}, "False None", ""),
-        ({**SLOW, "loading_since": NOW - 1799}, "False None", ""),
-        ({**SLOW, "loading_since": None}, "False None", ""),
+        ({**CRASHING, "restarts": 1}, "False NotStalled", ""),
+        ({**CRASHING, "ended": NOW - 900}, "False NotStalled", ""),
+        ({**SLOW, "loading_since": NOW - 1799}, "False NotStalled", ""),
+        ({**SLOW, "loading_since": None}, "False NotStalled", ""),
     ],
     ids=[
         "crash loop",
@@ -359,7 +519,7 @@ def test_a_rollout_whose_target_fails_is_stalled_while_the_old_revision_serves()
 
 def test_a_crash_in_a_settled_cluster_is_degraded_and_not_stalled() -> None:
     got = status(revision("a", [engine("a-0"), loading("a-1", **CRASHING)]))
-    assert says(got, ConditionType.STALLED) == "False None"
+    assert says(got, ConditionType.STALLED) == "False NotStalled"
     assert "OOMKilled (137)" in message(got, ConditionType.DEGRADED)
 
 
@@ -368,7 +528,7 @@ def test_a_crash_in_a_settled_cluster_is_degraded_and_not_stalled() -> None:
     [
         ({"problems": [PROBLEM]}, "True SpecInvalid"),
         ({"errors": ["Deployment llama-a: 403"]}, "True ApplyFailed"),
-        ({}, "False None"),
+        ({}, "False NotStalled"),
     ],
 )
 def test_stalled(extra: dict[str, Any], want: str) -> None:

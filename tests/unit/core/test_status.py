@@ -69,6 +69,22 @@ def test_replicas_are_those_of_the_wanted_total_that_exist(
     assert (got.replicas, got.ready_replicas) == want
 
 
+def test_while_suspended_the_numbers_are_what_runs() -> None:
+    got = status(revision("a", engines_of("a", 3)), n=1, spec={"suspend": True})
+    assert (got.replicas, got.ready_replicas) == (3, 3)
+    assert message(got, ConditionType.AVAILABLE) == "3 engines can take requests"
+    stopped = status(SERVING, n=0, spec={"suspend": True})
+    assert stopped.ready_replicas == 2
+    assert message(stopped, ConditionType.AVAILABLE) == "2 engines can take requests"
+
+
+def test_there_is_no_endpoint_while_its_service_is_missing_or_somebody_elses() -> None:
+    assert status(before=FIRST, gates=NEVER_SEEN).endpoint == ""
+    assert status(SERVING, foreign=["Service/llama-gateway"]).endpoint == ""
+    kept = SETTLED.model_copy(update={"endpoint": "http://llama-gateway.ml.svc:80/v1"})
+    assert status(SERVING, before=kept, gates=NEVER_SEEN).endpoint == kept.endpoint
+
+
 def test_a_drained_engine_is_not_counted_as_ready() -> None:
     drains = [Drain(pod="a-1", since=NOW)]
     assert status(SERVING, gates=seen_by_both([SERVING], drains)).ready_replicas == 1

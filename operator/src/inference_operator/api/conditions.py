@@ -14,7 +14,8 @@ from typing import Final
 class ConditionType(StrEnum):
     """What a condition says when it is True."""
 
-    #: This generation is what serves, also while scaling and with N-1 of N engines (reason Degraded).
+    #: This generation is what serves, also with engines missing: new ones (reason Scaling) or lost ones
+    #: (reason Degraded).
     READY = "Ready"
     #: The gateway can serve now, with any revision.
     AVAILABLE = "Available"
@@ -26,9 +27,9 @@ class ConditionType(StrEnum):
     GATEWAY_READY = "GatewayReady"
     #: No pod waits for GPUs, quota or a node.
     CAPACITY_AVAILABLE = "CapacityAvailable"
-    #: Fewer engines are ready than wanted, though the cluster serves.
+    #: Engines are missing that were lost or that fail, not merely new ones.
     DEGRADED = "Degraded"
-    #: An engine was taken out of service within the last minutes and is not replaced yet.
+    #: An engine was taken out of service within the last minutes and is not back yet.
     FAILOVER_ACTIVE = "FailoverActive"
     #: A newer rendering exists for the running revision; a restart would adopt it.
     UPDATE_AVAILABLE = "UpdateAvailable"
@@ -43,6 +44,7 @@ class Reason(StrEnum):
 
     # Ready
     SERVING = "Serving"
+    SCALING = "Scaling"
     DEGRADED = "Degraded"
     PROGRESSING = "Progressing"
     STOPPED = "Stopped"
@@ -84,7 +86,7 @@ class Reason(StrEnum):
     ALL_READY = "AllReady"
     ENGINES_MISSING = "EnginesMissing"
     ENGINE_DOWN = "EngineDown"
-    NONE = "None"
+    NO_FAILOVER = "NoFailover"
     # UpdateAvailable
     UP_TO_DATE = "UpToDate"
     NEW_RENDERING = "NewRendering"
@@ -97,6 +99,8 @@ class Reason(StrEnum):
     IMAGE_PULL = "ImagePull"
     CONTAINER_CONFIG = "ContainerConfig"
     APPLY_FAILED = "ApplyFailed"
+    MISSING_OBJECT = "MissingObject"
+    NOT_STALLED = "NotStalled"
     # anything that was not looked at in this pass
     NOT_OBSERVED = "NotObserved"
 
@@ -123,7 +127,7 @@ _SPEC_FAULTS: Final = (
 #: Which reasons a condition can have with which status: health checks of GitOps tools are made from it.
 REASONS: Final[Mapping[ConditionType, Mapping[str, tuple[Reason, ...]]]] = {
     ConditionType.READY: {
-        _TRUE: (Reason.SERVING, Reason.DEGRADED),
+        _TRUE: (Reason.SERVING, Reason.SCALING, Reason.DEGRADED),
         _FALSE: (
             Reason.PROGRESSING,
             Reason.STOPPED,
@@ -156,12 +160,12 @@ REASONS: Final[Mapping[ConditionType, Mapping[str, tuple[Reason, ...]]]] = {
     },
     ConditionType.DEGRADED: {
         _TRUE: (Reason.ENGINES_MISSING,),
-        _FALSE: (Reason.ALL_READY,),
+        _FALSE: (Reason.ALL_READY, Reason.SCALING, Reason.ROLLING_OUT),
         **_OBSERVED_ONLY,
     },
     ConditionType.FAILOVER_ACTIVE: {
         _TRUE: (Reason.ENGINE_DOWN,),
-        _FALSE: (Reason.NONE,),
+        _FALSE: (Reason.NO_FAILOVER,),
         **_OBSERVED_ONLY,
     },
     ConditionType.UPDATE_AVAILABLE: {
@@ -182,8 +186,10 @@ REASONS: Final[Mapping[ConditionType, Mapping[str, tuple[Reason, ...]]]] = {
             Reason.IMAGE_PULL,
             Reason.CONTAINER_CONFIG,
             Reason.APPLY_FAILED,
+            Reason.MISSING_OBJECT,
+            Reason.CREATE_FAILED,
         ),
-        _FALSE: (Reason.NONE,),
+        _FALSE: (Reason.NOT_STALLED,),
         **_OBSERVED_ONLY,
     },
 }

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..api.conditions import Reason
-from .model import EnginePod, Plan
+from .model import EnginePod, Plan, Revision
+from .rollout import stuck
 
 _PULL = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
@@ -24,15 +25,29 @@ class Failure:
 
     reason: Reason
     message: str
+    #: It stays so until somebody changes something, however well the cluster has served before.
+    for_person: bool = False
 
 
-def failure(pods: Sequence[EnginePod], plan: Plan, load_timeout: float, now: float) -> Failure | None:
-    """The worst that is wrong with these live pods; None = they are ready or on their way."""
-    for check in (_image_pull, _not_made, _crash_loop, _load_timeout):
-        found = check(pods, plan, load_timeout, now)
-        if found is not None:
-            return found
-    return None
+def failure(revision: Revision, load_timeout: float, now: float) -> Failure | None:
+    """The worst that is wrong with a revision's engines; None = they are ready or on their way.
+
+    `load_timeout` in seconds, `now` in seconds since the epoch.
+    """
+    found = _refused(revision)
+    for check in (_no_volume, _image_pull, _not_made, _crash_loop, _load_timeout):
+        found = found or check(revision.live, revision.plan, load_timeout, now)
+    return found
+
+
+def lacks_volume(pod: EnginePod) -> bool:
+    """Does the scheduler wait for a volume claim that doesn't exist, and not for a node?"""
+    return "persistentvolumeclaim" in pod.unschedulable and "not found" in pod.unschedulable
+
+
+def uncreated(revision: Revision) -> int:
+    """Engines that the API server refuses to create."""
+    return max(0, (revision.replicas or 0) - len(revision.live)) if revision.create_error else 0
 
 
 def some(count: int) -> str:
@@ -63,6 +78,32 @@ def _state(pod: EnginePod) -> str:
     return "loading" if pod.phase == "Running" else "starting"
 
 
+def _refused(revision: Revision) -> Failure | None:
+    """Quota comes free by itself and a new namespace gets its service account a moment later; what admission
+    forbids for another reason, it forbids again."""
+    error, missing = revision.create_error, uncreated(revision)
+    heals = "exceeded quota" in error or "error looking up service account" in error
+    if not missing or heals or not ("forbidden" in error or "is invalid" in error):
+        return None
+    text = f"{some(missing)} can't be created: {error}"
+    if "no PriorityClass with name" in error:
+        text += ": create that PriorityClass, or change spec.placement.priorityClassName"
+        return Failure(Reason.MISSING_OBJECT, text, for_person=True)
+    text += ": change the spec, or the policy that refuses it"
+    return Failure(Reason.CREATE_FAILED, text, for_person=True)
+
+
+def _no_volume(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) -> Failure | None:
+    """A claim that is applied together with the cluster may come a moment later, and whoever waits for the
+    cluster gives up at the first Stalled."""
+    bad = [pod for pod in pods if lacks_volume(pod) and stuck(pod, now)]
+    if not bad:
+        return None
+    text = f"{some(len(bad))} can't be scheduled (pod {bad[0].name}: {bad[0].unschedulable}): create the "
+    text += "PersistentVolumeClaim, or change spec.model.source"
+    return Failure(Reason.MISSING_OBJECT, text, for_person=True)
+
+
 def _image_pull(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) -> Failure | None:
     bad = [pod for pod in pods if pod.waiting in _PULL]
     if not bad:
@@ -84,6 +125,7 @@ def _not_made(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) ->
         Reason.CONTAINER_CONFIG,
         f"{some(len(bad))} can't be started (pod {bad[0].name}: {why}): create what is missing, or change "
         "spec.model.source or spec.engine",
+        for_person=any(pod.waiting == "CreateContainerConfigError" for pod in bad),
     )
 
 

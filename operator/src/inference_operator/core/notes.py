@@ -13,6 +13,8 @@ from .rollout import engines
 
 #: How a held rollout's message begins, in CapacityAvailable and in the Event.
 HELD = "Rollout held"
+#: Pods that an Event names.
+_NAMED = 3
 
 
 def notes(n: int, observed: Observed, decision: Decision, *, rolling: bool) -> Iterator[Note]:
@@ -38,11 +40,10 @@ def _was_held(status: InferenceClusterStatus) -> bool:
 
 def _was_rolling(status: InferenceClusterStatus) -> bool:
     before = condition(status, ConditionType.RECONCILING)
-    return (
-        before is not None
-        and before.status is ConditionStatus.TRUE
-        and before.reason == Reason.ROLLING_OUT.value
-    )
+    if before is None or before.status is not ConditionStatus.TRUE:
+        return False
+    known = status.revisions
+    return before.reason == Reason.ROLLING_OUT.value or (known is not None and known.stable != known.target)
 
 
 def _began(n: int, observed: Observed, decision: Decision) -> Iterator[Note]:
@@ -78,11 +79,13 @@ def _sizes(n: int, observed: Observed, decision: Decision, *, rolling: bool) -> 
     elif after > sum(old for _, old, _ in moves):
         yield Note("Normal", "ScaledUp", f"Scaling revision {text}; {some(n)} wanted")
     else:
-        yield Note("Normal", "ScaledDown", f"Scaling revision {text}; {some(n)} wanted")
+        later = f": those that don't serve go first, {after - n} more once they are idle" if after > n else ""
+        yield Note("Normal", "ScaledDown", f"Scaling revision {text}; {some(n)} wanted{later}")
 
 
 def _drains(observed: Observed, decision: Decision) -> Iterator[Note]:
     before = {drain.pod for drain in observed.gateway.drains}
     new = [drain.pod for drain in decision.drains if drain.pod not in before]
     if new:
-        yield Note("Normal", "Draining", f"No new requests for {', '.join(new)}: removed when idle")
+        pods = ", ".join(new) if len(new) <= _NAMED else f"{len(new)} engines (first: {new[0]})"
+        yield Note("Normal", "Draining", f"No new requests for {pods}: removed when idle")

@@ -22,15 +22,14 @@ from ..api.v1alpha1 import (
     RevisionsStatus,
 )
 from .decide import stable_revision
+from .edges import same_event
+from .facts import Facts
 from .model import Decision, Observed, Plan, Problem, Revision
 from .notes import condition
-from .observe import timestamp
 from .rollout import engines
-from .verdicts import VERDICTS, Facts
+from .verdicts import VERDICTS
 
 _EVENTS_KEPT = 10
-#: Two gateways see the same engine go down at nearly the same time: one event. Seconds.
-_SAME_EVENT = 10.0
 _REASON_LIMIT = 256
 _REASONS_KEPT = 16
 
@@ -57,6 +56,7 @@ def compute_status(
     known = before.revisions
     stable = decision.stable if decision else stable_revision(observed, known.target if known else None)
     target = decision.target if decision else (known.target if known else stable)
+    failovers = _failovers(observed)
     facts = Facts(
         spec=spec,
         observed=observed,
@@ -67,6 +67,7 @@ def compute_status(
         problems=problems,
         errors=errors,
         rendering=rendering,
+        failovers=failovers,
         now=now,
     )
     exist = min(facts.wanted, sum(_existing(revision) for revision in observed.revisions))
@@ -76,14 +77,24 @@ def compute_status(
         replicas=exist,
         ready_replicas=min(exist, len(facts.ready)),
         selector=names.label_selector(names.engine_selector(observed.cluster.name)),
-        endpoint=names.endpoint_url(observed.cluster.name, observed.cluster.namespace),
+        endpoint=_endpoint(observed),
         plan=_plan_status(plan) if plan is not None else before.plan,
         revisions=RevisionsStatus(
             stable=stable, target=target, updated_replicas=len(updated.ready) if updated else 0
         ),
-        failover=_failover(observed),
+        failover=FailoverStatus(last_events=failovers) if failovers else None,
         conditions=[_condition(facts, kind) for kind in VERDICTS],
     )
+
+
+def _endpoint(observed: Observed) -> str:
+    """Empty until the gateway's Service exists, which is applied before its Deployment, and while the Service
+    of that name is somebody else's."""
+    ref = observed.cluster
+    if f"Service/{names.gateway_service_name(ref.name)}" in observed.foreign:
+        return ""
+    url = names.endpoint_url(ref.name, ref.namespace)
+    return url if observed.gateway.wanted else observed.status.endpoint
 
 
 def _existing(revision: Revision) -> int:
@@ -129,19 +140,23 @@ def rfc3339(seconds: float) -> str:
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _failover(observed: Observed) -> FailoverStatus | None:
+def _failovers(observed: Observed) -> list[FailoverEvent]:
     """The last engines that went down or came back. Those in the status stay when their gateway pod is
     gone."""
     before = observed.status.failover.last_events if observed.status.failover else []
     found = sorted(
-        {event.model_dump_json(): event for event in [*before, *_reported(observed)]}.values(),
-        key=lambda event: (event.time, event.pod, event.kind, event.gateway),
+        # A gateway counts the cut streams a moment after the loss: its last word comes first.
+        {event.model_dump_json(): event for event in [*_reported(observed), *before]}.values(),
+        key=lambda event: (event.time, event.pod, event.kind, event.streams_cut is None, event.gateway),
     )
     kept: list[FailoverEvent] = []
     for event in found:
-        if not any(_same(event, other) for other in kept):
+        twin = next((i for i, other in enumerate(kept) if same_event(event, other)), None)
+        if twin is None:
             kept.append(event)
-    return FailoverStatus(last_events=kept[-_EVENTS_KEPT:]) if kept else None
+        elif kept[twin].streams_cut is None and event.streams_cut is not None:
+            kept[twin] = event
+    return kept[-_EVENTS_KEPT:]
 
 
 def _reported(observed: Observed) -> Iterator[FailoverEvent]:
@@ -156,8 +171,3 @@ def _reported(observed: Observed) -> Iterator[FailoverEvent]:
                     detection_ms=event.detection_ms,
                     streams_cut=event.streams_cut,
                 )
-
-
-def _same(event: FailoverEvent, other: FailoverEvent) -> bool:
-    apart = abs(timestamp(event.time) - timestamp(other.time))
-    return event.kind == other.kind and event.pod == other.pod and apart <= _SAME_EVENT

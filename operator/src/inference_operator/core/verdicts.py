@@ -5,20 +5,20 @@ included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ..api import defaults, names
+from ..api import names
 from ..api.conditions import ConditionType, Reason
-from ..api.v1alpha1 import ConditionStatus, InferenceClusterSpec
-from .decide import FAILOVER_WINDOW
-from .diagnosis import Failure, failure, some, waiting
-from .gateways import acknowledged, down_everywhere, ready_reports
-from .model import EnginePod, Observed, Plan, Problem, Revision
+from ..api.v1alpha1 import ConditionStatus
+from .diagnosis import lacks_volume, some, uncreated, waiting
+from .facts import Facts
+from .gateways import acknowledged, ready_reports
+from .model import EnginePod, Problem
 from .notes import condition
 from .rollout import engines, stuck
+
+_NOT_MADE = "Not made: the spec is invalid, see SpecValid"
 
 
 class Verdict(NamedTuple):
@@ -41,96 +41,14 @@ def _unknown(message: str) -> Verdict:
     return Verdict(ConditionStatus.UNKNOWN, Reason.NOT_OBSERVED, message)
 
 
-@dataclass(frozen=True)
-class Facts:
-    """Everything that the conditions of one pass are made from."""
-
-    spec: InferenceClusterSpec | None
-    observed: Observed
-    #: Names of the revisions, as decided or as known from before.
-    stable: str | None
-    target: str | None
-    #: Plan of the target.
-    plan: Plan | None
-    held: str
-    problems: Sequence[Problem]
-    #: Writes that the API server refused for good.
-    errors: Sequence[str]
-    #: Digest of what today's code would render for the target; None = not looked at.
-    rendering: str | None
-    now: float
-
-    @cached_property
-    def wanted(self) -> int:
-        """Engines that the spec asks for; with an unreadable spec, those that exist."""
-        if self.spec is not None:
-            return self.spec.replicas
-        return sum(engines(revision) for revision in self.observed.revisions)
-
-    @cached_property
-    def live(self) -> list[EnginePod]:
-        """Engines of all revisions."""
-        return [pod for revision in self.observed.revisions for pod in revision.live]
-
-    @cached_property
-    def ready(self) -> list[EnginePod]:
-        """Engines that take new requests: ready, not drained, and not down for every gateway."""
-        gateway = self.observed.gateway
-        drained = {drain.pod for drain in gateway.drains}
-        return [
-            pod
-            for revision in self.observed.revisions
-            for pod in revision.ready
-            if pod.name not in drained and not down_everywhere(gateway, pod)
-        ]
-
-    @cached_property
-    def target_revision(self) -> Revision | None:
-        return self.observed.revision(self.target)
-
-    @cached_property
-    def rolling(self) -> bool:
-        """Is one revision taking over from another?"""
-        others = (r for r in self.observed.revisions if r.name != self.target)
-        return self.stable != self.target or any(engines(revision) for revision in others)
-
-    @cached_property
-    def first_creation(self) -> bool:
-        """Has this cluster never served yet? Only the status knows, by the reason of Reconciling: a stop, a
-        refused spec or a failure on the way don't end a first creation."""
-        before = condition(self.observed.status, ConditionType.RECONCILING)
-        settled = (Reason.SETTLED.value, Reason.ROLLING_OUT.value)
-        if before is not None and before.reason in settled:
-            return False
-        serving = gateway_ready(self).status is ConditionStatus.TRUE
-        return not (self.wanted and serving and len(self.ready) >= max(1, self.wanted - 1))
-
-    @cached_property
-    def failure(self) -> Failure | None:
-        """What keeps the target's engines from getting ready."""
-        revision = self.target_revision
-        if revision is None or self.wanted == 0:
-            return None
-        text = self.spec.engine.load_timeout if self.spec is not None else None
-        load = defaults.seconds(text or defaults.LOAD_TIMEOUT)
-        return failure(revision.live, revision.plan, load, self.now)
-
-    @property
-    def count(self) -> str:
-        """ "2 of 3 engines ready (1 loading)"."""
-        doing = waiting(self.live)
-        ready = min(len(self.ready), self.wanted)
-        return f"{ready} of {some(self.wanted)} ready" + (f" ({doing})" if doing else "")
-
-
 def ready(facts: Facts) -> Verdict:
     """True also while scaling and with engines missing: what matters is that this generation alone serves."""
-    if facts.spec is not None and facts.spec.suspend:
+    if facts.suspended:
         return _false(Reason.SUSPENDED, "spec.suspend is true: nothing is changed, what runs goes on")
     problems = _problems(facts)
     if problems:
         return _false(Reason.INVALID, f"{problems[0].field}: {problems[0].message}")
-    if facts.wanted == 0:
+    if facts.stopped:
         return _false(Reason.STOPPED, "spec.replicas is 0: scale up to serve")
     if facts.rolling:
         return _false(Reason.PROGRESSING, _progress(facts))
@@ -138,11 +56,22 @@ def ready(facts: Facts) -> Verdict:
     if serving.status is ConditionStatus.UNKNOWN:
         return _unknown(serving.message)
     if serving.status is ConditionStatus.FALSE:
-        reason = Reason.PROGRESSING if facts.first_creation else Reason.UNAVAILABLE
-        return _false(reason, facts.failure.message if facts.failure else serving.message)
+        # After a stop the engines are as new as at first.
+        starting = facts.first_creation or (serving.reason is Reason.NO_ENGINE and not facts.lost)
+        return _false(Reason.PROGRESSING if starting else Reason.UNAVAILABLE, _why_none(facts, serving))
     if len(facts.ready) < facts.wanted:
-        return _true(Reason.DEGRADED, facts.count)
+        return _true(Reason.DEGRADED if facts.lost else Reason.SCALING, facts.count)
     return _true(Reason.SERVING, f"Revision {facts.target} serves with {some(facts.wanted)}")
+
+
+def _why_none(facts: Facts, serving: Verdict) -> str:
+    """What keeps a cluster from serving: engines that fail, engines that can't be had, or what Available
+    says."""
+    if facts.failure:
+        return facts.failure.message
+    capacity = capacity_available(facts)
+    short = not facts.ready and capacity.status is ConditionStatus.FALSE
+    return capacity.message if short else serving.message
 
 
 def _progress(facts: Facts) -> str:
@@ -150,22 +79,26 @@ def _progress(facts: Facts) -> str:
         return facts.held
     if facts.failure:
         return f"Revision {facts.target} doesn't take over: {facts.failure.message}"
+    others = [r for r in facts.observed.revisions if r.name != facts.target and engines(r)]
+    rest = "".join(f"; revision {other.name} still has {len(other.ready)} ready" for other in others)
+    way = "takes over again" if facts.target == facts.stable else f"takes over from {facts.stable}"
+    return f"Revision {facts.target} {way}: {_taken(facts)}{rest}"
+
+
+def _taken(facts: Facts) -> str:
+    """ "1 of 3 engines ready (1 loading, 1 not yet UP at every gateway)" of the target."""
     revision = facts.target_revision
-    done = len(revision.ready) if revision else 0
-    taken = f"{done} of {some(facts.wanted)}"
-    unknown = (
-        [pod for pod in revision.ready if not acknowledged(facts.observed.gateway, pod)] if revision else []
-    )
-    if unknown:
-        taken += f" ({len(unknown)} not yet UP at every gateway)"
-    if facts.target == facts.stable:
-        return f"Revision {facts.target} takes over again: {taken}; {facts.count}"
-    return f"Revision {facts.target} takes over from {facts.stable}: {taken}; {facts.count}"
+    ready = revision.ready if revision else ()
+    unknown = sum(not acknowledged(facts.observed.gateway, pod) for pod in ready)
+    doing = [waiting(revision.live)] if revision else []
+    doing += [f"{unknown} not yet UP at every gateway"] if unknown else []
+    details = ", ".join(filter(None, doing))
+    return f"{len(ready)} of {some(facts.wanted)} ready" + (f" ({details})" if details else "")
 
 
 def available(facts: Facts) -> Verdict:
     """Can the gateway serve now, with any revision?"""
-    if facts.wanted == 0:
+    if facts.stopped:
         return _false(Reason.STOPPED, "spec.replicas is 0")
     gateway = gateway_ready(facts)
     if gateway.status is ConditionStatus.UNKNOWN:
@@ -214,6 +147,8 @@ def gateway_ready(facts: Facts) -> Verdict:
     """The agents' word counts; where there is none, a pod is ready only if its agent said so to the
     kubelet."""
     gateway = facts.observed.gateway
+    if facts.unmade:
+        return _unknown(_NOT_MADE)
     if not gateway.wanted and not gateway.pods:
         return _unknown("The gateway's Deployment has not been seen yet")
     if not gateway.ready_pods:
@@ -222,28 +157,35 @@ def gateway_ready(facts: Facts) -> Verdict:
         text = f"None of {gateway.wanted} gateway pods is ready: see kubectl get pods -l "
         text += names.label_selector(names.gateway_selector(facts.observed.cluster.name))
         return _false(Reason.UNAVAILABLE if lost else Reason.STARTING, text)
-    reports = ready_reports(gateway)
-    if reports and not any(report.ready for report in reports):
+    if not facts.gateway_accepts:
         return _false(Reason.STARTING, "The gateway pods run, but none has synced routing and endpoints yet")
-    source = "" if reports else " by pod readiness; none has reported yet"
+    source = "" if ready_reports(gateway) else " by pod readiness; none has reported yet"
     text = f"{len(gateway.ready_pods)} of {gateway.wanted} gateway pods accept requests{source}"
     return _true(Reason.ACCEPTING, text)
 
 
 def capacity_available(facts: Facts) -> Verdict:
     """Does any engine wait for GPUs, quota or a node?"""
+    if facts.unmade:
+        return _unknown(_NOT_MADE)
     if facts.held:
-        quota = "exceeded quota" in facts.held
-        return _false(Reason.QUOTA_EXCEEDED if quota else Reason.UNSCHEDULABLE, facts.held)
+        return _false(_shortage(facts.held, Reason.UNSCHEDULABLE), facts.held)
     for revision in facts.observed.revisions:
-        if revision.create_error and len(revision.live) < (revision.replicas or 0):
-            quota = "exceeded quota" in revision.create_error
-            missing = (revision.replicas or 0) - len(revision.live)
+        if missing := uncreated(revision):
             text = f"{some(missing)} can't be created: {revision.create_error}"
-            return _false(Reason.QUOTA_EXCEEDED if quota else Reason.CREATE_FAILED, text)
-    waits = [pod for pod in facts.live if stuck(pod, facts.now)]
-    if not waits:
-        return _true(Reason.SCHEDULED, "No engine waits for GPUs")
+            return _false(_shortage(revision.create_error, Reason.CREATE_FAILED), text)
+    # Whatever else leaves, a volume that doesn't exist won't be there.
+    waits = [pod for pod in facts.live if stuck(pod, facts.now) or lacks_volume(pod)]
+    if waits:
+        return _false(Reason.UNSCHEDULABLE, _unscheduled(facts, waits))
+    return _true(Reason.SCHEDULED, "No engine waits for GPUs, quota or a node")
+
+
+def _shortage(error: str, other: Reason) -> Reason:
+    return Reason.QUOTA_EXCEEDED if "exceeded quota" in error else other
+
+
+def _unscheduled(facts: Facts, waits: list[EnginePod]) -> str:
     plans = {revision.name: revision.plan for revision in facts.observed.revisions}
     plan = plans[waits[0].revision]
     gpus = sum(plans[pod.revision].gpus for pod in waits)
@@ -252,36 +194,52 @@ def capacity_available(facts: Facts) -> Verdict:
     # A claim that doesn't exist or a taint keeps a pod waiting as well: no GPU is missing then.
     short = "insufficient" in waits[0].unschedulable.lower()
     need = f", {need} missing" if short else f" (needs {need})"
-    text = f"{some(len(waits))} can't be scheduled{need}: {waits[0].unschedulable}"
-    return _false(Reason.UNSCHEDULABLE, text)
+    return f"{some(len(waits))} can't be scheduled{need}: {waits[0].unschedulable}"
 
 
 def degraded(facts: Facts) -> Verdict:
-    """Are fewer engines ready than wanted?"""
-    if len(facts.ready) < facts.wanted:
+    """Are engines missing that were lost or that fail?"""
+    if facts.unmade:
+        return _unknown(_NOT_MADE)
+    if len(facts.ready) >= facts.wanted:
+        return _false(Reason.ALL_READY, facts.count)
+    if facts.lost:
         text = facts.count + (f"; {facts.failure.message}" if facts.failure else "")
         return _true(Reason.ENGINES_MISSING, text)
-    return _false(Reason.ALL_READY, facts.count)
+    if facts.rolling:
+        return _false(Reason.ROLLING_OUT, f"{facts.count}; engines are being exchanged, none was lost")
+    return _false(Reason.SCALING, f"{facts.count}; the missing ones are new, none was lost")
 
 
 def failover_active(facts: Facts) -> Verdict:
-    """Was an engine taken out within the last minutes and is not replaced yet?"""
-    gateway = facts.observed.gateway
-    if not gateway.reports:
+    """Was an engine taken out within the last minutes and is not back yet?"""
+    if facts.unmade:
+        return _unknown(_NOT_MADE)
+    if not facts.observed.gateway.reports:
         return _unknown("No gateway pod has reported yet")
-    down = [pod.name for pod in facts.live if pod.ready and down_everywhere(gateway, pod)]
-    if len(facts.ready) < facts.wanted:
-        for report in gateway.reports:
-            lost = (event for event in report.events if event.kind == "EngineDown")
-            down += [event.pod for event in lost if facts.now < event.time + FAILOVER_WINDOW]
-    if not down:
-        return _false(Reason.NONE, "No engine was lost within the last minutes, or it has been replaced")
-    return _true(Reason.ENGINE_DOWN, f"Requests go round {', '.join(sorted(set(down)))}; {facts.count}")
+    if facts.down:
+        pods = ", ".join(sorted(pod.name for pod in facts.down))
+        return _true(Reason.ENGINE_DOWN, f"Requests go round {pods}; {facts.count}")
+    return _false(Reason.NO_FAILOVER, _last_loss(facts))
+
+
+def _last_loss(facts: Facts) -> str:
+    event = next((event for event in reversed(facts.failovers) if event.kind == "EngineDown"), None)
+    if event is None:
+        return "No gateway has told of the loss of an engine"
+    told = f"The last loss was {event.pod} at {event.time}"
+    if any(pod.name == event.pod for pod in facts.ready):
+        return f"{told}: it is back"
+    if all(pod.name != event.pod for pod in facts.live):
+        return f"{told}: it is gone" + (", and replaced" if len(facts.ready) >= facts.wanted else "")
+    return told
 
 
 def update_available(facts: Facts) -> Verdict:
     """Would today's code write another pod template for what runs?"""
     revision = facts.target_revision
+    if facts.unmade:
+        return _unknown(_NOT_MADE)
     if facts.rendering is None or revision is None:
         return _unknown("Today's rendering was not compared in this pass")
     if revision.template_digest == facts.rendering:
@@ -298,9 +256,9 @@ def reconciling(facts: Facts) -> Verdict:
     resting = Reason.FIRST_CREATION if facts.first_creation else Reason.SETTLED
     if stalled(facts).status is ConditionStatus.TRUE:
         return _false(resting, "Nothing moves until a person acts: see Stalled")
-    if facts.spec is not None and facts.spec.suspend:
+    if facts.suspended:
         return _false(resting, "Nothing moves while spec.suspend is true")
-    if facts.wanted == 0:
+    if facts.stopped:
         return _false(resting, "Nothing is wanted: spec.replicas is 0")
     if facts.first_creation:
         return _true(Reason.FIRST_CREATION, _progress(facts) if facts.rolling else facts.count)
@@ -316,9 +274,21 @@ def stalled(facts: Facts) -> Verdict:
         return _true(Reason.SPEC_INVALID, f"{problems[0].field}: {problems[0].message}")
     if facts.errors:
         return _true(Reason.APPLY_FAILED, "; ".join(facts.errors))
-    if facts.failure and (facts.rolling or facts.first_creation):
-        return _true(facts.failure.reason, facts.failure.message)
-    return _false(Reason.NONE, "Nothing waits for a person")
+    failing = facts.failure
+    if failing and (failing.for_person or facts.rolling or facts.first_creation):
+        return _true(failing.reason, failing.message)
+    return _false(Reason.NOT_STALLED, _waits_for(facts))
+
+
+def _waits_for(facts: Facts) -> str:
+    if facts.suspended:
+        return "Nothing is changed until spec.suspend is false"
+    if facts.failure:
+        return f"Kubernetes goes on trying what has served before: {facts.failure.message}"
+    capacity = capacity_available(facts)
+    if capacity.status is ConditionStatus.FALSE:
+        return f"Goes on by itself when there is room, else a person has to make it: {capacity.message}"
+    return "Nothing is seen that only a person could heal"
 
 
 #: In the order in which they are written. Stalled stands before Reconciling: kstatus takes the first that is

@@ -7,10 +7,9 @@ import uuid
 from collections.abc import Sequence
 
 from ..api import names
-from ..api.conditions import ConditionType
-from ..api.v1alpha1 import ConditionStatus, InferenceClusterSpec, InferenceClusterStatus
+from ..api.v1alpha1 import InferenceClusterSpec
+from ..core.edges import edges
 from ..core.model import Decision, Note, Observed, Plan, Problem
-from ..core.notes import condition
 from ..core.observe import parse_status
 from ..core.status import compute_status
 from ..ports import Clock, Kube, KubeError, Metrics, Object
@@ -84,7 +83,7 @@ class Report:
         )
         self._metrics.status_written()
         before, self._status = self._status, status
-        await self._tell_refusal(before)
+        await self.tell(list(edges(before, status)))
 
     async def tell(self, notes: Sequence[Note]) -> None:
         """One Event and one log line per move. An Event that can't be written is only logged."""
@@ -95,12 +94,3 @@ class Report:
                 await self._kube.event(self._cluster, note.type, note.reason, note.message)
             except KubeError as error:
                 log.warning("no event", extra={"context": self.context, "reason": str(error)})
-
-    async def _tell_refusal(self, before: InferenceClusterStatus) -> None:
-        """A spec that doesn't hold is told once per wording."""
-        was = condition(before, ConditionType.SPEC_VALID)
-        now = condition(self._status, ConditionType.SPEC_VALID)
-        if now is None or now.status is not ConditionStatus.FALSE:
-            return
-        if was is None or was.message != now.message:
-            await self.tell([Note("Warning", now.reason, now.message)])
