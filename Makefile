@@ -23,8 +23,7 @@ demo: setup ## The main job on a real Kubernetes: apply, serve, scale, lose an e
 	@$(PY) -m sandbox.demo $(if $(KEEP),--keep)
 
 .PHONY: test
-test: setup lint verify ## Every test: lint, generated files, units, simulations, real HAProxy, real cluster
-	@$(PY) -m pytest tests
+test: lint verify test-unit test-cluster ## Every test: lint, generated files, units, simulations, real HAProxy, real cluster
 
 ##@ Development
 .PHONY: setup
@@ -35,12 +34,13 @@ $(STAMP): requirements.lock pyproject.toml tools/setup.sh
 	@touch $(STAMP)
 
 .PHONY: test-unit
-test-unit: setup ## Tests that need no cluster (about two minutes)
-	@$(PY) -m pytest tests/unit tests/contract tests/sim
+test-unit: setup ## Tests that need no cluster: units, simulations, contracts, the agent with a real HAProxy
+	@# Three at a time on any machine: most of them wait, for timers and for processes.
+	@$(PY) -m pytest -n 3 tests/unit tests/contract tests/sim tests/gateway
 
 .PHONY: test-cluster
-test-cluster: setup ## Tests on the sandbox: a real API server, real pods, real HAProxy
-	@$(PY) -m pytest tests/sandbox tests/gateway tests/cluster
+test-cluster: setup ## Tests on the sandbox: a real API server, real pods, the operator from its chart
+	@$(PY) -m pytest tests/sandbox tests/cluster
 
 .PHONY: lint
 lint: setup ## ruff, mypy --strict, import contracts
