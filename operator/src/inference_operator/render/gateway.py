@@ -18,8 +18,10 @@ USER: Final = 65532
 RUN: Final = "/run/gateway"
 #: Memory limit of HAProxy. Its connection and queue limits follow from it (about 270 kB per waiting request).
 MEMORY_MIB: Final = 1024
-#: Until kube-proxy everywhere has dropped the endpoint, clients still connect. Seconds.
-PRE_STOP_SECONDS: Final = 5
+#: Until kube-proxy everywhere has dropped the endpoint, clients still connect. Longer than a new pod takes to
+#: get ready: when all pods are deleted at once, kube-proxy sends requests to those that end and still serve.
+#: Seconds.
+PRE_STOP_SECONDS: Final = 15
 #: preStop and an orderly end on top of the longest stream. Seconds.
 SHUTDOWN_SECONDS: Final = 30
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a folder
