@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -119,6 +121,27 @@ def test_a_deployment_whose_record_is_gone_or_unreadable_is_told_apart(data: obj
     got = look(record(data=data), deployment())
     assert got.revisions == ()
     assert got.unrecorded == ("r1",)
+
+
+def test_a_deleted_record_is_read_from_its_copy_at_the_deployment() -> None:
+    data = record()["data"]
+    copied = deployment()
+    copied["metadata"]["annotations"] = {names.ANNOTATION_RECORD: json.dumps(data)}
+    whole = look(record(), copied, pod("llama-r1-abc12-x")).revisions[0]
+    lost = look(copied, pod("llama-r1-abc12-x"))
+    assert lost.unrecorded == ()
+    assert lost.revisions == (replace(whole, recorded=False),)
+    younger = record()
+    younger["metadata"]["creationTimestamp"] = "2027-01-15T09:00:00Z"
+    assert look(younger, copied).revisions[0].created == whole.created, "made again, it keeps its place"
+
+
+@pytest.mark.parametrize("copy", ["", "{", "[]", "{}"])
+def test_a_copy_that_cannot_be_read_is_none(copy: str) -> None:
+    copied = deployment()
+    copied["metadata"]["annotations"] = {names.ANNOTATION_RECORD: copy}
+    assert look(copied).unrecorded == ("r1",)
+    assert look(record(), copied).revisions[0].recorded
 
 
 def test_what_something_else_controls_is_foreign_and_not_ours() -> None:

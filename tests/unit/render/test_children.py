@@ -75,8 +75,11 @@ def test_every_child_is_owned_labelled_and_carries_its_own_digest() -> None:
         assert meta["labels"]["app.kubernetes.io/managed-by"] == "inference-operator"
         assert meta["labels"]["inferencecluster.io/cluster"] == "llama"
         assert "app.kubernetes.io/instance" not in json.dumps(obj)
+        others = {k: v for k, v in meta["annotations"].items() if k != names.ANNOTATION_HASH}
         bare = {**obj, "metadata": {key: value for key, value in meta.items() if key != "annotations"}}
-        assert meta["annotations"] == {names.ANNOTATION_HASH: digest(bare)}
+        if others:
+            bare["metadata"]["annotations"] = others
+        assert meta["annotations"] == {**others, names.ANNOTATION_HASH: digest(bare)}
 
 
 def test_the_same_decision_renders_the_same_twice() -> None:
@@ -110,6 +113,15 @@ def test_a_recorded_revision_is_never_rendered_nor_written_again() -> None:
     made = render(state=recorded(), engine={"env": [{"name": "NEW", "value": "1"}]})
     assert not any(obj["kind"] == "ControllerRevision" for obj in made)
     assert find(made, "Deployment", "llama-new")["spec"]["template"]["spec"] == {"frozen": True}
+
+
+def test_a_deployment_carries_a_copy_of_its_record_from_which_a_deleted_one_is_made_again() -> None:
+    first = render()
+    record = find(first, "ControllerRevision", "llama-new")["data"]
+    copy = find(first, "Deployment", "llama-new")["metadata"]["annotations"][names.ANNOTATION_RECORD]
+    assert json.loads(copy) == record
+    again = render(state=recorded(recorded=False), engine={"env": [{"name": "NEW", "value": "1"}]})
+    assert decode(find(again, "ControllerRevision", "llama-new")["data"]).template["spec"] == {"frozen": True}
 
 
 def test_what_the_gateway_is_told_follows_the_newest_plan() -> None:

@@ -32,6 +32,8 @@ COMPONENT_GATEWAY: Final = "gateway"
 
 #: Digest of the desired object as the operator last applied it.
 ANNOTATION_HASH: Final = f"{GROUP}/applied-hash"
+#: On a revision's Deployment: a copy of its record, JSON.
+ANNOTATION_RECORD: Final = f"{GROUP}/record"
 ANNOTATION_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
 ENGINE_PORT: Final = 8000

@@ -112,6 +112,8 @@ class Revision:
     pods: tuple[EnginePod, ...] = ()
     #: Why the Deployment can't create pods (quota, admission); "" = it can.
     create_error: str = ""
+    #: False = its record is gone and was read from the copy at the Deployment.
+    recorded: bool = True
 
     @property
     def live(self) -> tuple[EnginePod, ...]:
@@ -149,7 +151,7 @@ class Observed:
     status: InferenceClusterStatus
     #: "Kind/name" of objects that carry our names or labels, but that something else controls.
     foreign: tuple[str, ...] = ()
-    #: Revision names of Deployments of ours whose record is gone: nothing is known of their plan.
+    #: Revision names of Deployments of ours without a record or its copy: nothing is known of their plan.
     unrecorded: tuple[str, ...] = ()
 
     def revision(self, name: str | None) -> Revision | None:

@@ -4,7 +4,7 @@ What the trimmed children must still hold:
 
     InferenceCluster    metadata.{name, namespace, uid, generation}, status
     ControllerRevision  metadata, data
-    Deployment          metadata, spec.replicas, status.conditions
+    Deployment          metadata with annotations, spec.replicas, status.conditions
     Pod                 metadata, spec.nodeName, status.{phase, containerStatuses, initContainerStatuses},
                         status.conditions with lastTransitionTime of PodScheduled and Ready
     ConfigMap           metadata, data
@@ -23,7 +23,7 @@ from ..api import names
 from ..api.routing import GatewayReport, Routing
 from ..api.v1alpha1 import InferenceClusterStatus
 from .model import ClusterRef, EnginePod, GatewayObserved, Observed, Revision
-from .record import RecordError, decode
+from .record import Record, RecordError, decode
 
 Object = Mapping[str, Any]
 _M = TypeVar("_M", bound=BaseModel)
@@ -107,34 +107,50 @@ def _label(obj: Object, label: str) -> str:
 def _revisions(
     ref: ClusterRef, children: Mapping[str, Sequence[Object]], node_ready: Callable[[str], bool]
 ) -> tuple[tuple[Revision, ...], tuple[str, ...]]:
-    """Recorded revisions, oldest first, and names of those with a Deployment and no readable record."""
+    """Revisions, oldest first, and names of those with a Deployment and no readable record.
+
+    A record that someone deleted is read from its copy: without it the engines of a revision that is no
+    longer in the spec could neither be routed to nor drained.
+    """
     deployments = {
         _label(obj, names.LABEL_REVISION): obj
         for obj in _ours(ref, children, "Deployment")
         if _label(obj, names.LABEL_COMPONENT) == names.COMPONENT_ENGINE
     }
+    records = {_label(obj, names.LABEL_REVISION): obj for obj in _ours(ref, children, "ControllerRevision")}
     found: list[Revision] = []
-    for obj in _ours(ref, children, "ControllerRevision"):
-        name = _label(obj, names.LABEL_REVISION)
-        try:
-            record = decode(obj.get("data") or {})
-        except RecordError:
+    for name in {**records, **deployments}:
+        kept = [obj for obj in (records.get(name), deployments.get(name)) if obj is not None]
+        record = next(filter(None, map(_record, kept)), None)
+        if record is None:
             continue
         deployment = deployments.pop(name, None)
         found.append(
             Revision(
                 name=name,
-                created=timestamp(obj["metadata"].get("creationTimestamp")),
+                # A record that was made again is younger than what it is about.
+                created=min(timestamp(obj["metadata"].get("creationTimestamp")) for obj in kept),
                 plan=record.plan,
                 template=record.template,
                 template_digest=record.template_digest,
                 replicas=(deployment.get("spec") or {}).get("replicas", 1) if deployment else None,
                 pods=tuple(_engines(ref, name, children, node_ready)),
                 create_error=_condition(deployment or {}, "ReplicaFailure", "True"),
+                recorded=name in records,
             )
         )
     found.sort(key=lambda revision: (revision.created, revision.name))
     return tuple(found), tuple(sorted(deployments))
+
+
+def _record(obj: Object) -> Record | None:
+    """What a ControllerRevision, or the copy at a Deployment, says; None if it can't be read."""
+    try:
+        if obj["kind"] == "ControllerRevision":
+            return decode(obj.get("data") or {})
+        return decode(json.loads((obj["metadata"].get("annotations") or {}).get(names.ANNOTATION_RECORD, "")))
+    except (RecordError, ValueError):
+        return None
 
 
 def _pods(children: Mapping[str, Sequence[Object]], deployment: str, component: str) -> list[Object]:

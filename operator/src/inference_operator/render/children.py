@@ -40,7 +40,7 @@ def children(
     objects = [
         workload.controller_revision(ref, name, record)
         for name, record in records.items()
-        if observed.revision(name) is None
+        if (seen := observed.revision(name)) is None or not seen.recorded
     ]
     objects += [
         gateway.service_account(ref),

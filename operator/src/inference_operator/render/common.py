@@ -31,6 +31,7 @@ def child(
     parts: Object,
     *,
     revision: str | None = None,
+    annotations: dict[str, str] | None = None,
 ) -> Object:
     """An object that belongs to one cluster; `parts` are its other top-level fields.
 
@@ -49,6 +50,7 @@ def child(
                 "namespace": ref.namespace,
                 "labels": labels,
                 "ownerReferences": [owner_reference(ref.name, ref.uid)],
+                **({"annotations": annotations} if annotations else {}),
             },
             **parts,
         }

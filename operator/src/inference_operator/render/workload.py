@@ -3,6 +3,8 @@ engines."""
 
 from __future__ import annotations
 
+import json
+
 from ..api import names
 from ..api.v1alpha1 import InferenceClusterSpec
 from ..core.model import ClusterRef
@@ -32,7 +34,16 @@ def deployment(
         "selector": {"matchLabels": names.engine_selector(ref.name, revision)},
         "template": record.template,
     }
-    return _child("apps/v1", "Deployment", ref, revision, {"spec": body})
+    # People delete a ControllerRevision, which looks like history that nobody needs.
+    copy = json.dumps(encode(record), separators=(",", ":"), sort_keys=True)
+    return _child(
+        "apps/v1",
+        "Deployment",
+        ref,
+        revision,
+        {"spec": body},
+        annotations={names.ANNOTATION_RECORD: copy},
+    )
 
 
 def headless_service(ref: ClusterRef, revision: str) -> Object:
@@ -46,6 +57,22 @@ def headless_service(ref: ClusterRef, revision: str) -> Object:
     return _child("v1", "Service", ref, revision, {"spec": body})
 
 
-def _child(api_version: str, kind: str, ref: ClusterRef, revision: str, parts: Object) -> Object:
+def _child(
+    api_version: str,
+    kind: str,
+    ref: ClusterRef,
+    revision: str,
+    parts: Object,
+    annotations: dict[str, str] | None = None,
+) -> Object:
     name = names.workload_name(ref.name, revision)
-    return child(api_version, kind, name, ref, names.COMPONENT_ENGINE, parts, revision=revision)
+    return child(
+        api_version,
+        kind,
+        name,
+        ref,
+        names.COMPONENT_ENGINE,
+        parts,
+        revision=revision,
+        annotations=annotations,
+    )
