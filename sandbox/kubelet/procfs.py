@@ -55,6 +55,8 @@ def kill_descendants(pid: int) -> None:
         stopped |= fresh
     for each in stopped:
         _signal(each, signal.SIGKILL)
+    # nsenter stops with its child, and reaps nothing then (util-linux, continue_as_child).
+    _signal(pid, signal.SIGCONT)
 
 
 def stopped(pids: list[int]) -> set[int]:

@@ -190,10 +190,14 @@ def test_frozen_process_answers_nothing_and_thaws(cluster: Cluster) -> None:
     [
         ({"op": "explode"}, "op 'explode' is unknown: use one of node-kill"),
         ({"op": "node-cut", "node": "gpu-99"}, "there is no node 'gpu-99'"),
-        ({"op": "node-heal", "node": "gpu-0"}, "node gpu-0 is on, not cut: use node-cut first"),
-        ({"op": "node-start", "node": "gpu-0"}, "node gpu-0 is on, not off: use node-kill first"),
+        ({"op": "node-heal", "node": "gpu-0"}, "node gpu-0 is on, not cut: use `node cut gpu-0` first"),
+        ({"op": "node-start", "node": "gpu-0"}, "node gpu-0 is on, not off: use `node kill gpu-0` first"),
         ({"op": "node-cut"}, "lacks the field 'node'"),
-        ({"op": "process-kill", "pod": "default/nobody"}, "no pod 'default/nobody'"),
+        (
+            {"op": "process-kill", "pod": "kubelet-faults/nobody"},
+            "could not kill the process of kubelet-faults/nobody\n  why: no pod 'kubelet-faults/nobody' "
+            "on any node here: use one of kubelet-faults/",
+        ),
         ({"op": "process-kill", "pod": "kubelet-faults/cut", "container": "x"}, "it has main"),
         ({"op": "process-kill", "pod": "kubelet-faults/cut", "signal": "NO"}, "use a name like KILL"),
     ],

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from click.testing import CliRunner
 from sandbox.cli import main
 from sandbox.client import Sandbox
 from sandbox.nodes import load_nodes
+from sandbox.state import StateDir, Status
 
 STUB = "tests.sandbox.kubelet_stub"
+LAUNCHER = Path.cwd() / "tools" / "sandbox"
 
 
 @pytest.fixture
@@ -46,7 +49,7 @@ def test_without_a_sandbox_commands_say_how_to_start_one(home: Path, arguments: 
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 1
     assert "sandbox 'default' is not running" in result.stderr
-    assert "python -m sandbox up --detach --name default" in result.stderr
+    assert f"{LAUNCHER} up --detach --name default" in result.stderr
 
 
 def test_status_of_nothing_is_stopped_and_down_is_content(home: Path) -> None:
@@ -55,6 +58,60 @@ def test_status_of_nothing_is_stopped_and_down_is_content(home: Path) -> None:
     assert json.loads(status.output)["phase"] == "stopped"
     down = CliRunner().invoke(main, ["down"])
     assert (down.exit_code, down.output) == (0, "Sandbox default was not running.\n")
+
+
+def launch(*words: str, cwd: Path, launcher: Path = LAUNCHER) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([launcher, *words], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(not (LAUNCHER.parents[1] / ".venv").exists(), reason="the launcher runs .venv's Python")
+def test_the_launcher_works_from_any_folder_and_prints_commands_that_do(home: Path) -> None:
+    (home / "sandbox").mkdir()
+    (home / "sandbox" / "__init__.py").write_text("raise SystemExit('the wrong one')")
+    link = home / "link"
+    link.symlink_to(LAUNCHER)
+    shown = launch("--help", cwd=home, launcher=link)
+    assert shown.stdout.startswith(f"Usage: {LAUNCHER} "), shown.stderr
+    assert f"  {LAUNCHER} up --detach\n" in shown.stdout
+    assert "python -m sandbox" not in shown.stdout
+    hint = launch("kubeconfig", cwd=home).stderr
+    assert launch(*hint.split("`")[1].split()[1:], "--help", cwd=home).returncode == 0
+
+
+def test_the_launcher_says_how_to_make_the_virtual_environment(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    copy = tmp_path / "tools" / "sandbox"
+    shutil.copy2(LAUNCHER, copy)
+    refused = launch("list", cwd=tmp_path, launcher=copy)
+    assert refused.returncode == 1
+    assert refused.stderr.endswith(f"Run: make -C {tmp_path} setup\n")
+
+
+def test_all_sandboxes_are_listed_and_stopped_together(home: Path) -> None:
+    assert "no sandboxes; start one with" in CliRunner().invoke(main, ["list"]).output
+    for name in ("first", "second"):
+        StateDir(name).create()
+        StateDir(name).write_status(Status(phase="failed"))
+    hold = "import sys; from sandbox.state import *; s = StateDir('third'); lock = s.acquire(); s.create(); "
+    hold += "s.write_status(Status(phase='ready', port=4321)); print(); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as third:
+        assert third.stdout is not None
+        third.stdout.readline()
+        rows = [row.split() for row in CliRunner().invoke(main, ["list"]).output.splitlines()]
+        assert [row[:2] for row in rows[1:]] == [
+            ["first", "failed"],
+            ["second", "failed"],
+            ["third", "ready"],
+        ]
+        assert rows[3][2][-1] == "s" and rows[3][3] == "https://127.0.0.1:4321"
+        missed = CliRunner().invoke(main, ["down", "--name", "first-one"]).output
+        assert "Sandbox first-one was not running.\nRunning: third (stop one" in missed
+        every = CliRunner().invoke(main, ["down", "--all"]).output.splitlines()
+        assert every[-1] == "Stopped sandbox third."
+        assert third.wait(5) == -signal.SIGTERM
+    assert list((home / "inference-operator" / "sandbox").iterdir()) == []
 
 
 def test_a_wrong_node_file_is_refused_before_anything_starts(home: Path) -> None:
@@ -97,6 +154,14 @@ def test_logs_of_processes_and_containers_have_names_that_people_know(home: Path
     assert logs().split() == ["kubelet", "ns/web/app", "ns/web/side"]
     assert logs("kubelet") == "node\n"
     assert logs("ns/web/app", "-n", "1") == "two\n"
+    (state / "kubelet/pods/ns_web_uid-2" / "app.log.previous").write_text("crash")
+    assert logs("ns/web", "--previous") == "crash\n"
+    assert (
+        "ns/web/side has no previous run"
+        in CliRunner().invoke(main, ["logs", "--name", "named", "ns/web/side", "--previous"]).stderr
+    )
+    several = CliRunner().invoke(main, ["logs", "--name", "named", "ns/web", "-f"])
+    assert "choose one of ns/web/app, ns/web/side" in several.stderr
     assert logs("ns/web") == "==> ns/web/app <==\none\ntwo\n==> ns/web/side <==\naside\n"
 
 

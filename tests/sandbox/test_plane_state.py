@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.errors import SandboxError
-from sandbox.state import StateDir, Status
+from sandbox.state import StateDir, Status, known, running
 
 HOLD = """
 import sys, time
@@ -94,11 +94,24 @@ def test_removal_keeps_logs_when_asked(home: Path) -> None:
     assert not state.path.exists()
 
 
+def test_known_are_those_that_run_or_have_left_logs(home: Path) -> None:
+    StateDir("left").create()
+    StateDir("gone").acquire().close()
+    with StateDir("runs").acquire():
+        assert known() == ["left", "runs"]
+        assert running() == ["runs"]
+        assert 0 <= StateDir("runs").age() < 60
+    assert running() == []
+
+
 def test_what_needs_a_running_sandbox_says_how_to_start_it(home: Path) -> None:
     state = StateDir("one")
     with pytest.raises(SandboxError, match=r"not running") as failure:
         state.require_ready()
-    assert failure.value.fix == "start it with `python -m sandbox up --detach --name one`"
+    launcher = Path.cwd() / "tools" / "sandbox"
+    assert failure.value.fix == f"start it with `{launcher} up --detach --name one`"
+    with StateDir("other").acquire(), pytest.raises(SandboxError, match="one that runs: --name other"):
+        state.require_ready()
     with state.acquire():
         state.create()
         state.write_status(Status(phase="starting"))

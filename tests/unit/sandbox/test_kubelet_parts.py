@@ -10,7 +10,7 @@ import pytest
 
 from sandbox import images
 from sandbox.images import ImageError
-from sandbox.kubelet import housekeeping, payload, probes, procfs, timing
+from sandbox.kubelet import payload, probes, procfs, timing
 from sandbox.kubelet.gpus import AdmissionError, Gpus
 
 JSON = dict[str, Any]
@@ -224,19 +224,6 @@ async def test_deadline_ends_early_with_the_first_future() -> None:
 
 
 # --- chores ------------------------------------------------------------------------------------------------
-
-
-def test_log_is_bounded_while_it_is_being_written(tmp_path: Path) -> None:
-    log = tmp_path / "main.log"
-    with log.open("ab", buffering=0) as writer:
-        writer.write(b"x" * 100)
-        housekeeping.bound_log(log, limit=100)
-        assert log.stat().st_size == 100
-        writer.write(b"y")
-        housekeeping.bound_log(log, limit=100)
-        writer.write(b"z")
-    assert log.read_bytes() == b"z"
-    assert (tmp_path / "main.log.1").read_bytes() == b"x" * 100 + b"y"
 
 
 def test_memory_is_counted_over_processes() -> None:
