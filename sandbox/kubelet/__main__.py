@@ -37,7 +37,8 @@ async def serve(state: Path, kubeconfig: Path, specs: list[JSON], control: Path,
         group.create_task(keep_house(nodes.values()))
         await Control(nodes).serve(control)
         tls = await asyncio.to_thread(server.tls, pki / "ca.crt", pki / "kubelet.crt", pki / "kubelet.key")
-        await server.Server(nodes, tls).start()
+        # The state directory is the sandbox's own one plus /kubelet (sandbox.components).
+        await server.Server(nodes, tls, sandbox=state.parent.name).start()
         print("ready", flush=True)
 
 

@@ -20,7 +20,6 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from sandbox import launcher
 from sandbox.kubelet.runtime import Process, end_command, in_background
 
 PROTOCOL = "v5.channel.k8s.io"
@@ -50,8 +49,7 @@ async def serve(request: web.Request, container: Process) -> web.StreamResponse:
     prepared = websocket.can_prepare(request)
     if not prepared.ok or prepared.protocol != PROTOCOL:
         raise web.HTTPNotImplemented(
-            text=f"the sandbox's kubelet speaks {PROTOCOL} only: use kubectl 1.31 or newer, "
-            f"or `{launcher.command('exec -- COMMAND')}` for a command in the cluster's network"
+            text=f"the sandbox can run commands over {PROTOCOL} only: use kubectl 1.31 or newer"
         )
     async with _started(container, request) as command:
         await websocket.prepare(request)

@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -94,7 +94,7 @@ def last_lines(path: Path, lines: int) -> int:
     return end + 1
 
 
-async def read(path: Path, offset: int, over: Callable[[], bool]) -> AsyncIterator[bytes]:
+async def read(path: Path, offset: int, over: Callable[[], bool]) -> AsyncGenerator[bytes]:
     """The file from `offset` on, and what is appended to it until `over()`.
 
     A file that is moved away meanwhile (`begin_run`) is read to its end, one that is cut (`bound`) from its

@@ -7,6 +7,7 @@ to a kubelet that declares the feature ExtendWebSocketsToKubelet (KEP-4006, on b
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import time
 from collections.abc import Mapping
@@ -28,18 +29,13 @@ if TYPE_CHECKING:
 PORT = 10250
 # What the API server's certificate says (sandbox.pki); another one of the same authority is a stranger here.
 CLIENT = "kube-apiserver-kubelet-client"
-# Operations that need SPDY, which no library speaks, and what to do in their place.
-_INSTEAD = {
-    "portForward": f"use `{launcher.command('forward NAMESPACE/SERVICE[:PORT]')}`",
-    "attach": "use `kubectl logs -f`, or `kubectl exec` for a process of your own",
-}
 
 
 class Server:
-    """Serves all nodes, each at its own address; `nodes` may change until `start`."""
+    """Serves all nodes, each at its own address; `sandbox` is the name for the commands in its answers."""
 
-    def __init__(self, nodes: Mapping[str, Node], tls: ssl.SSLContext) -> None:
-        self._nodes, self._tls = nodes, tls
+    def __init__(self, nodes: Mapping[str, Node], tls: ssl.SSLContext, sandbox: str) -> None:
+        self._nodes, self._tls, self._sandbox = nodes, tls, sandbox
 
     async def start(self) -> None:
         """Listen at the address of every node; returns when all listen."""
@@ -49,7 +45,8 @@ class Server:
         application.router.add_get(f"/exec/{container}", self._exec)
         # By POST comes SPDY, to which kubectl falls back after a refusal: it shows that answer only.
         application.router.add_post(f"/exec/{container}", self._exec)
-        application.router.add_route("*", "/{operation:attach|portForward}/{rest:.*}", _not_here)
+        application.router.add_post("/attach/{rest:.*}", _attach)
+        application.router.add_post("/portForward/{rest:.*}", self._port_forward)
         # A quiet log that nobody follows any more would otherwise be followed for ever.
         runner = web.AppRunner(application, handler_cancellation=True, access_log=None)
         await runner.setup()
@@ -71,11 +68,12 @@ class Server:
         left = int(query.get("limitBytes", 1 << 62))
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
-        async for chunk in logs.read(path, offset, over):
-            await response.write(chunk[:left])
-            left -= len(chunk)
-            if left <= 0:
-                break
+        async with contextlib.aclosing(logs.read(path, offset, over)) as chunks:
+            async for chunk in chunks:
+                await response.write(chunk[:left])
+                left -= len(chunk)
+                if left <= 0:
+                    break
         return response
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
@@ -84,13 +82,18 @@ class Server:
             raise web.HTTPBadRequest(text=f"container {container.name} of {container.pod.title} does not run")
         return await exec_session.serve(request, container.process)
 
+    async def _port_forward(self, request: web.Request) -> web.StreamResponse:
+        command = launcher.command(f"forward NAMESPACE/SERVICE[:PORT] --name {self._sandbox}")
+        raise web.HTTPNotImplemented(text=f"the sandbox can't forward ports of pods (SPDY): use `{command}`")
+
     def _container(self, request: web.Request) -> tuple[Node, Container]:
         wanted = request.match_info
         address = cast(asyncio.Transport, request.transport).get_extra_info("sockname")[0]
         node = next(node for node in self._nodes.values() if node.ip == address)
         if not node.online.is_set():
             # A cut or dead machine wouldn't answer; the words are worth more than kubectl's time-out.
-            repair = launcher.command(f"node {'start' if node.state == 'off' else 'heal'} {node.name}")
+            words = f"node {'start' if node.state == 'off' else 'heal'} {node.name}"
+            repair = launcher.command(f"{words} --name {self._sandbox}")
             # 500: of a 503 kubectl shows no words.
             raise web.HTTPInternalServerError(
                 text=f"node {node.name} is {node.state}, nothing on it can be reached: use `{repair}`"
@@ -122,9 +125,9 @@ async def _only_api_server(request: web.Request, handler: Handler) -> web.Stream
     return await handler(request)
 
 
-async def _not_here(request: web.Request) -> web.StreamResponse:
-    operation = request.path.split("/")[1]
-    raise web.HTTPNotImplemented(text=f"the sandbox's kubelet can't do that: {_INSTEAD[operation]}")
+async def _attach(request: web.Request) -> web.StreamResponse:
+    instead = "use `kubectl logs -f`, or `kubectl exec` for a process of your own"
+    raise web.HTTPNotImplemented(text=f"the sandbox can't attach to a container (SPDY): {instead}")
 
 
 def _begin(container: Container, query: Mapping[str, str]) -> tuple[Path, int]:

@@ -133,7 +133,10 @@ def _processes(cluster: Cluster, words: str) -> list[str]:
 
 def test_what_the_kubelet_cannot_do_says_what_to_use_instead(cluster: Cluster) -> None:
     for words, instead in [
-        (("port-forward", "chatty", "8000"), "tools/sandbox forward NAMESPACE/SERVICE[:PORT]"),
+        (
+            ("port-forward", "chatty", "8000"),
+            f"forward NAMESPACE/SERVICE[:PORT] --name {cluster.sandbox.name}",
+        ),
         (("attach", "chatty", "-c", "other"), "use `kubectl logs -f`"),
     ]:
         refused = run(cluster, *words)
@@ -153,7 +156,7 @@ def test_a_node_that_is_cut_off_cannot_be_asked(cluster: Cluster) -> None:
         cluster.sandbox.node_fault("heal", "cpu-0")
     for refused in refusals:
         assert "node cpu-0 is cut, nothing on it can be reached: use `" in refused.stderr
-        assert "tools/sandbox node heal cpu-0" in refused.stderr
+        assert f"tools/sandbox node heal cpu-0 --name {cluster.sandbox.name}`" in refused.stderr
     assert (workload["nodes"], workload["pods"] >= 1) == ({"cpu-0": "cut"}, True)
     assert cluster.sandbox.workload()["nodes"] == {}
 
