@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from inference_operator.api.v1alpha1 import InferenceClusterSpec
 from inference_operator.core.decide import decide
+from inference_operator.core.edges import edges
 from inference_operator.core.model import Decision, Observed, Plan
 from inference_operator.core.observe import observe
 from inference_operator.core.revision import revision_name
@@ -60,7 +61,10 @@ def _writes(
         world.say(f"event: {note.reason}: {note.message}")
 
     def report() -> None:
-        status = compute_status(spec, look(world), decision, plan=plan, now=world.now)
+        after = look(world)
+        status = compute_status(spec, after, decision, plan=plan, now=world.now)
         world.write_status(json.loads(status.model_dump_json(by_alias=True)))
+        for note in edges(after.status, status):
+            world.say(f"event: {note.reason}: {note.message}")
 
     yield report

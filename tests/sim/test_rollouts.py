@@ -167,6 +167,53 @@ def test_a_settled_cluster_needs_no_write_ever_again() -> None:
     assert world.version == before
 
 
+def conditions(world: World) -> Object:
+    found: Object = end_state(world)["conditions"]
+    return found
+
+
+def test_a_cluster_that_never_gets_ready_stays_stalled_until_it_is_mended() -> None:
+    """kstatus counts it as done as soon as neither Stalled nor Reconciling is True."""
+    world = World(spec(), gpus=8)
+    world.broken.add("vllm/vllm-openai:v0.32.0")
+    settle(world)
+    for _ in range(5):
+        world.now += 60
+        second(world, None, kill=False)
+        found = conditions(world)
+        assert found["Stalled"] == "True CrashLoop"
+        assert found["Reconciling"] == "False FirstCreation"
+        assert found["Ready"] == "False Progressing"
+    told = [line for line in world.log if "event: Stalled" in line]
+    assert len(told) == 1, told
+
+    world.change(spec(NEXT), "a version that starts")
+    second(world, None, kill=False)
+    assert conditions(world)["Reconciling"] == "True FirstCreation", "nothing has served yet"
+    settle(world)
+    found = conditions(world)
+    assert (found["Ready"], found["Stalled"]) == ("True Serving", "False NotStalled")
+    assert sum("event: Resumed" in line for line in world.log) == 1
+
+
+def test_a_scale_up_is_no_loss() -> None:
+    world = World(spec(n=1), gpus=8)
+    settle(world)
+    world.change(spec(n=4), "four engines")
+    seen = set()
+    for _ in range(20):
+        second(world, None, kill=False)
+        seen |= {f"{kind} {conditions(world)[kind]}" for kind in ("Ready", "Degraded", "FailoverActive")}
+        world.tick()
+    assert seen == {
+        "Ready True Scaling",
+        "Ready True Serving",
+        "Degraded False Scaling",
+        "Degraded False AllReady",
+        "FailoverActive False NoFailover",
+    }
+
+
 def test_without_any_gateway_report_a_drain_lasts_its_timeout_and_no_longer() -> None:
     world = World(spec(n=2, engine={"version": "0.32.0", "drainTimeout": "30s"}), gpus=8, gateways=False)
     settle(world)

@@ -250,7 +250,8 @@ class World:
         name = pod["metadata"]["name"]
         if pod["spec"]["containers"][0]["image"] in self.broken:
             state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off restarting"}}
-            last = {"terminated": {"reason": "Error", "exitCode": 1}}
+            ran = {"startedAt": rfc3339(pod["scheduled"]), "finishedAt": rfc3339(pod["scheduled"] + 1)}
+            last = {"terminated": {"reason": "Error", "exitCode": 1, **ran}}
             statuses = [{"name": "engine", "restartCount": 3, "state": state, "lastState": last}]
             if pod["status"].get("containerStatuses") != statuses:
                 pod["status"]["containerStatuses"] = statuses

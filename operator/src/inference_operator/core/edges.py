@@ -69,7 +69,7 @@ def _turns(before: InferenceClusterStatus, after: InferenceClusterStatus) -> Ite
     if _stalled(now) and not _stalled(was):
         yield Note("Warning", "Stalled", f"{now.reason}: {now.message}")
     elif was is not None and was.status is ConditionStatus.TRUE and now.status is ConditionStatus.FALSE:
-        yield Note("Normal", "Resumed", f"{was.reason} is over; {now.message}")
+        yield Note("Normal", "Resumed", f"{was.reason} is over. {now.message}")
     was, now = _pair(before, after, ConditionType.CAPACITY_AVAILABLE)
     if _short(now) and not _short(was):
         yield Note("Warning", now.reason, now.message)

@@ -287,7 +287,7 @@ def _waits_for(facts: Facts) -> str:
         return f"Kubernetes goes on trying what has served before: {facts.failure.message}"
     capacity = capacity_available(facts)
     if capacity.status is ConditionStatus.FALSE:
-        return f"Goes on by itself when there is room, else a person has to make it: {capacity.message}"
+        return f"Waits for room, which may come free by itself: {capacity.message}"
     return "Nothing is seen that only a person could heal"
 
 
