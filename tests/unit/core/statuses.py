@@ -85,6 +85,10 @@ UNSYNCED = gateway(report("g-0", ready=False), report("g-1", ready=False))
 NO_GATEWAY = gateway(ready=())
 NEVER_SEEN = GatewayObserved(wanted=0)
 FIRST = InferenceClusterStatus()
+#: Two engines were ready when the status was written.
+SERVED = SETTLED.model_copy(update={"ready_replicas": 2})
+ONE = revision("a", engines_of("a", 1), age=5000)
+LOST = known((ConditionType.DEGRADED, ConditionStatus.TRUE, Reason.ENGINES_MISSING))
 
 
 def up(pod: str, ago: float) -> GatewayEvent:
