@@ -283,7 +283,7 @@ def _phrase(request: Json) -> str:
     """What a request to the kubelet is about, for "could not ..."."""
     subject, _, verb = request["op"].partition("-")
     if subject == "node":
-        return f"{verb} node {request['node']}"
+        return f"{verb} node {request.get('node', '')}"
     if subject == "process":
-        return f"{verb} the process of {request['pod']}"
+        return f"{verb} the process of {request.get('pod', '')}"
     return f"do {request['op']}"

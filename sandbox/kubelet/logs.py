@@ -81,9 +81,10 @@ class ContainerLog:
         return self.path.stat().st_size if self.path.exists() else 0
 
 
-def last_lines(path: Path, lines: int) -> int:
-    """The offset of the last so many lines."""
-    data = path.read_bytes()
+def last_lines(path: Path, lines: int, size: int) -> int:
+    """The offset of the last so many lines of the file's first `size` bytes."""
+    with path.open("rb") as file:
+        data = file.read(size)
     end = len(data) - data.endswith(b"\n")
     if not lines:
         return len(data)

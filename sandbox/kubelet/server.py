@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sandbox.kubelet.node import Node
 
 PORT = 10250
+_NO_LIMIT = 1 << 62
 # What the API server's certificate says (sandbox.pki); another one of the same authority is a stranger here.
 CLIENT = "kube-apiserver-kubelet-client"
 
@@ -58,14 +59,15 @@ class Server:
         query = request.query
         if "timestamps" in query:
             raise web.HTTPBadRequest(text="the sandbox keeps no time per line: leave --timestamps out")
-        path, offset = await asyncio.to_thread(_begin, container, query)
+        path, offset, size = await asyncio.to_thread(_begin, container, query)
         process = container.process
+        followed = query.get("follow") == "true" and "previous" not in query and process is not None
 
         def over() -> bool:
-            followed = query.get("follow") == "true" and "previous" not in query and process is not None
             return not followed or container.process is not process or not node.online.is_set()
 
-        left = int(query.get("limitBytes", 1 << 62))
+        # Unless it's followed, what is written from now on is not asked for: --tail=2 means two lines.
+        left = min(int(query.get("limitBytes", _NO_LIMIT)), _NO_LIMIT if followed else size - offset)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         async with contextlib.aclosing(logs.read(path, offset, over)) as chunks:
@@ -130,8 +132,8 @@ async def _attach(request: web.Request) -> web.StreamResponse:
     raise web.HTTPNotImplemented(text=f"the sandbox can't attach to a container (SPDY): {instead}")
 
 
-def _begin(container: Container, query: Mapping[str, str]) -> tuple[Path, int]:
-    """The file to read and where to begin in it. Raises HTTPBadRequest with the kubelet's own words."""
+def _begin(container: Container, query: Mapping[str, str]) -> tuple[Path, int, int]:
+    """The file to read, where to begin in it, and its size. Raises HTTPBadRequest in a kubelet's words."""
     log, title = container.log, container.pod.title
     path = log.previous if query.get("previous") == "true" else log.path
     if not path.exists():
@@ -143,15 +145,15 @@ def _begin(container: Container, query: Mapping[str, str]) -> tuple[Path, int]:
         raise web.HTTPBadRequest(
             text=f'container "{container.name}" in pod "{title}" is waiting to start: {reason}'
         )
-    offset = 0
+    offset, size = 0, path.stat().st_size
     if at := _since(query):
         if path == log.path:
             offset = log.since(at)
         elif path.stat().st_mtime < at:
-            offset = path.stat().st_size
+            offset = size
     if "tailLines" in query:
-        offset = max(offset, logs.last_lines(path, int(query["tailLines"])))
-    return path, offset
+        offset = max(offset, logs.last_lines(path, int(query["tailLines"]), size))
+    return path, min(offset, size), size
 
 
 def _since(query: Mapping[str, str]) -> float:

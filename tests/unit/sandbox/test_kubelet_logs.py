@@ -44,7 +44,9 @@ def test_log_is_bounded_while_it_is_being_written(tmp_path: Path) -> None:
 def test_last_lines(tmp_path: Path, text: str, lines: int, shown: str) -> None:
     path = tmp_path / "log"
     path.write_text(text)
-    assert text[logs.last_lines(path, lines) :] == shown
+    assert text[logs.last_lines(path, lines, len(text)) :] == shown
+    path.write_text(text + "\nlater\n")
+    assert text[logs.last_lines(path, lines, len(text)) :] == shown
 
 
 def test_marks_tell_what_was_written_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,13 +103,18 @@ def test_the_command_line_follows_over_restarts(tmp_path: Path) -> None:
 
     following = threading.Thread(target=collect)
     following.start()
+
+    def until_seen(word: str) -> None:
+        deadline = time.monotonic() + 5
+        while word not in "".join(seen) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
     with log.path.open("a") as writer:
         writer.write("dying\n")
+    until_seen("dying")
     log.begin_run()
     log.path.write_text("born\n")
-    deadline = time.monotonic() + 5
-    while "born" not in "".join(seen) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until_seen("born")
     runs = False
     following.join(5)
     assert (shown, "".join(seen)) == ("shown", "dying\nborn\n")
