@@ -96,7 +96,14 @@ class Control:
                 if self.status.reachable:
                     log.warning("HAProxy is away", extra={"reason": str(error)})
                 self.status.reachable = False
-            self.status.ticked = time.monotonic()
+                self.status.ticked = time.monotonic()
+            except Exception:
+                # A defect of ours must not take the gateway with it: HAProxy serves on from what it has. If it
+                # doesn't pass, /healthz sees that no tick has ended and the agent alone is restarted.
+                log.exception("a pass failed, HAProxy goes on with what it has")
+                pause = _CALM_SECONDS
+            else:
+                self.status.ticked = time.monotonic()
             try:
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
