@@ -98,8 +98,8 @@ class Control:
                 self.status.reachable = False
                 self.status.ticked = time.monotonic()
             except Exception:
-                # A defect of ours must not take the gateway with it: HAProxy serves on from what it has. If it
-                # doesn't pass, /healthz sees that no tick has ended and the agent alone is restarted.
+                # A defect of ours must not take the gateway with it: HAProxy serves on from what it has. If
+                # the defect stays, /healthz sees that no pass gets through and the agent alone is restarted.
                 log.exception("a pass failed, HAProxy goes on with what it has")
                 pause = _CALM_SECONDS
             else:
