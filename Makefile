@@ -33,13 +33,17 @@ $(STAMP): requirements.lock pyproject.toml tools/setup.sh
 	@PYTHON=$(PYTHON) tools/setup.sh $(VENV)
 	@touch $(STAMP)
 
+.PHONY: prepare
+prepare: setup ## Install HAProxy and the like, build Kubernetes' programs (ten minutes, once)
+	@tools/sandbox prepare
+
 .PHONY: test-unit
-test-unit: setup ## Tests that need no cluster: units, simulations, contracts, the agent with a real HAProxy
+test-unit: prepare ## Tests that need no cluster: units, simulations, contracts, the agent with a real HAProxy
 	@# Three at a time on any machine: most of them wait, for timers and for processes.
 	@$(PY) -m pytest -n 3 tests/unit tests/contract tests/sim tests/gateway
 
 .PHONY: test-cluster
-test-cluster: setup ## Tests on the sandbox: a real API server, real pods, the operator from its chart
+test-cluster: prepare ## Tests on the sandbox: a real API server, real pods, the operator from its chart
 	@$(PY) -m pytest tests/sandbox tests/cluster
 
 .PHONY: lint

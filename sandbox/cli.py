@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from sandbox import launcher, logview, nodes, up
+from sandbox import binaries, launcher, logview, nodes, prereqs, up
 from sandbox.client import NodeOperation, ProcessOperation, Sandbox
 from sandbox.errors import SandboxError
 from sandbox.state import StateDir, Status, known, running
@@ -67,6 +67,16 @@ def main() -> None:
     ENVIRONMENT
       INFERENCE_SANDBOX_BIN    a folder with the programs already built; nothing is compiled then
     """
+
+
+@main.command("prepare")
+def _prepare() -> None:
+    """Make this machine ready: install what is missing, build Kubernetes' programs (ten minutes, once).
+
+    `up` does the same by itself; this is for what needs the programs without a sandbox.
+    """
+    prereqs.check()
+    binaries.ensure(lambda text: _err.print(text, markup=False, soft_wrap=True))
 
 
 @main.command("up")

@@ -12,7 +12,7 @@ from tests.gateway.rig import HAPROXY, Rig
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     if shutil.which(HAPROXY) is None:
-        pytest.skip(f"needs the program {HAPROXY!r} (Debian: apt-get install haproxy)")
+        pytest.fail(f"the program {HAPROXY!r} is missing: `make prepare` installs it")
     rig = Rig(tmp_path)
     await rig.start()
     try:
