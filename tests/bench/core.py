@@ -251,7 +251,7 @@ class Core:
         mine = [
             e
             for e in self.lab.sandbox.audit_events()
-            if f"{labs.OPERATOR_NAMESPACE}:" in e["user"]["username"]
+            if f"{labs.OPERATOR_NAMESPACE}:" in e["user"].get("username", "")
         ]
         if not any(e["objectRef"].get("resource") == "deployments" for e in mine):
             raise RuntimeError("the audit log has no write of the operator at all: it proves nothing")

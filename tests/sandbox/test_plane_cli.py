@@ -93,7 +93,7 @@ def test_all_sandboxes_are_listed_and_stopped_together(home: Path) -> None:
         StateDir(name).create()
         StateDir(name).write_status(Status(phase="failed"))
     hold = "import sys; from sandbox.state import *; s = StateDir('third'); lock = s.acquire(); s.create(); "
-    hold += "s.write_status(Status(phase='ready', port=4321)); print(); sys.stdin.read()"
+    hold += "s.write_status(Status(phase='ready', port=4321)); print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as third:
