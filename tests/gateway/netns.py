@@ -4,9 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from dataclasses import dataclass
 
 _count = 0
+#: Held until this process ends.
+_claim: socket.socket | None = None
+
+
+def _third_byte() -> int:
+    """A part of the test network that no other test process uses: the claim is an abstract socket's name."""
+    global _claim
+    for number in range(256 if _claim is None else 0):
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0gateway-tests-198.18.{number}")
+        except OSError:
+            claim.close()
+            continue
+        _claim = claim
+        break
+    if _claim is not None:
+        return int(_claim.getsockname().rpartition(b".")[2])
+    raise RuntimeError("every part of 198.18.0.0/16 is in use by another test process")
 
 
 @dataclass
@@ -23,7 +43,7 @@ class Node:
         global _count
         _count += 1
         # 198.18.0.0/15 is for tests of network devices: nothing real has an address in it.
-        net = f"198.18.{os.getpid() % 256}.{4 * _count}"
+        net = f"198.18.{_third_byte()}.{4 * _count}"
         base, _, last = net.rpartition(".")
         node = cls(
             f"gw-{os.getpid()}-{_count}",
@@ -61,6 +81,8 @@ class Node:
         await ip("-n", self.name, "route", "add", "blackhole", f"{self.near}/32")
 
     async def delete(self) -> None:
+        # The kernel takes a namespace apart later; the link, and with it the routes of the test, must go now.
+        await ip("link", "del", self.link)
         await ip("netns", "del", self.name)
 
 

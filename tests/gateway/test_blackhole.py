@@ -50,7 +50,7 @@ async def test_a_silent_node_with_two_of_three_engines_loses_no_new_request(rig:
     await rig.add_engine("engine-1", node.far, node="node-b", prefix=node.prefix)
     await rig.add_engine("engine-2", second, node="node-b", prefix=node.prefix)
     await rig.serving("engine-0", "engine-1", "engine-2")
-    assert [t.retries for t in rig.agent.control.status.tracks] == [2]
+    assert [t.retries for t in rig.agent.control.status.tracks] == [3]
     await load_and_cut(rig, node, {node.far, second})
 
 
@@ -63,12 +63,14 @@ async def load_and_cut(rig: Rig, node: Node, addresses: set[str]) -> None:
     await node.cut()
     at_done = time.monotonic()
     await running
-    after = load.after(at_done)
+    after = load.after(at)
     assert len(after) >= 80
-    assert load.lost(at_done) == []
     waits = [r.first_byte - r.began for r in after if r.first_byte is not None]
     assert max(waits) <= LIMIT_SECONDS
-    before = [r for r in load.lost() if r.began < at_done]
-    assert {r.engine for r in before} <= addresses
-    assert all(r.ended - at <= LIMIT_SECONDS for r in before)
-    print(f"max wait {max(waits):.2f} s, cut {len(before)}, {rig.agent.monitor.events(('team-a', 'llama'))}")
+    # Only streams that ran on the node are cut, and those soon: nobody stares at a dead stream.
+    cut = load.lost()
+    assert [r for r in cut if r.began > at_done or r.engine not in addresses] == [], f"cut at {at}"
+    longest = max(r.ended - at for r in cut)
+    assert longest <= LIMIT_SECONDS
+    events = rig.agent.monitor.events(("team-a", "llama"))
+    print(f"max wait {max(waits):.2f} s, cut {len(cut)}, the last after {longest:.2f} s, {events}")

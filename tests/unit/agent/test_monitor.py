@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from inference_operator.agent.monitor import Actions, Monitor
 from inference_operator.agent.stat import Admin, Server
 from tests.unit.agent.builders import BACKEND, engine, gateway, pool, server
@@ -60,14 +62,34 @@ def test_it_comes_back():
     assert rig.events() == [("EngineDown", "e1"), ("EngineUp", "e1")]
 
 
-def test_down_by_failed_connections_alone_closes_nothing():
+@pytest.mark.parametrize("check", ["HANA", "* HANA", "INI", "* INI", "L7OK"])
+def test_down_without_a_failed_check_closes_nothing(check: str):
     rig = Rig()
-    passive = with_e1(dead=True, check="HANA", current=4)
+    passive = with_e1(dead=True, check=check, current=4)
     rig.at(0.0, *UP)
     rig.at(0.1, *passive)
     assert rig.at(5.0, *passive) == Actions()
     confirmed = with_e1(dead=True, check="L4TOUT", current=4)
     assert rig.at(5.2, *confirmed).close == (KEY,)
+
+
+def test_failed_connections_and_a_failed_check_together_are_beyond_doubt():
+    rig = Rig()
+    passive = with_e1(dead=True, check="* HANA", current=4)
+    rig.at(0.0, *UP)
+    rig.monitor.check_failed(KEY, 0.1)
+    rig.at(0.5, *with_e1(check="L4TOUT", current=4))
+    assert rig.at(0.9, *passive).close == (KEY,)
+    all_out = (server("e0", dead=True, check="HANA"), passive[1], server("e2", dead=True, check="L4TOUT"))
+    assert rig.at(1.0, *all_out).revive == ((BACKEND, "e0"),)
+
+
+def test_a_failed_check_before_a_good_one_confirms_nothing():
+    rig = Rig()
+    rig.at(0.0, *UP)
+    rig.monitor.check_failed(KEY, 0.1)
+    rig.at(0.5, *with_e1(check="* L7OK", current=4))
+    assert rig.at(0.9, *with_e1(dead=True, check="HANA", current=4)) == Actions()
 
 
 def test_three_failures_in_a_row_take_a_server_out_and_a_success_in_between_does_not():
@@ -107,8 +129,10 @@ def test_failures_never_take_out_more_than_half_of_a_pool():
     for name in ("e0", "e1", "e2"):
         fail(rig, (BACKEND, name), 0.1)
     assert len(rig.at(0.1, *UP).eject) == 1
-    one_out = (server("e0", dead=True, check="L7OK"), server("e1"), server("e2"))
-    assert rig.at(0.2, *one_out).eject == ()
+    # A new engine may fail before its first check; one that is really dead leaves no room either.
+    for check in ("L7OK", "INI", "* INI", "HANA", "L4TOUT"):
+        one_out = (server("e0", dead=True, check=check), server("e1"), server("e2"))
+        assert rig.at(0.2, *one_out).eject == ()
     single = Rig(gateway(pool(engine("e0"))))
     single.at(0.0, server("e0"))
     fail(single, (BACKEND, "e0"), 0.1)

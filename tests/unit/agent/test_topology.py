@@ -20,14 +20,14 @@ def on(*nodes: str):
         ("ab", 1),
         ("aa", 1),
         ("abc", 1),
-        ("aab", 2),
+        ("aab", 3),
         ("aaab", 3),
         ("aaaab", 3),
-        ("aaa", 2),
+        ("aaa", 3),
         ("aaaa", 3),
     ],
 )
-def test_as_many_as_a_lost_node_takes_with_it_but_never_the_whole_pool(nodes: str, want: int):
+def test_enough_for_a_lost_node_and_no_more(nodes: str, want: int):
     assert wanted(on(*nodes)) == want
 
 
@@ -38,10 +38,10 @@ def test_draining_engines_don_t_count():
 def test_a_rise_applies_at_once_and_a_fall_only_when_it_lasts():
     retries = Retries()
     assert retries.update("t", on("a", "b"), 0) == 1
-    assert retries.update("t", on("a", "a", "b"), 1) == 2
-    assert retries.update("t", on("b"), 2) == 2
-    assert retries.update("t", on("b"), 61) == 2
-    assert retries.update("t", on("a", "a", "b"), 61.5) == 2
-    assert retries.update("t", on("b"), 62) == 2
+    assert retries.update("t", on("a", "a", "b"), 1) == 3
+    assert retries.update("t", on("b"), 2) == 3
+    assert retries.update("t", on("b"), 61) == 3
+    assert retries.update("t", on("a", "a", "b"), 61.5) == 3
+    assert retries.update("t", on("b"), 62) == 3
     assert retries.update("t", on("b"), 122) == 1
     assert retries.update("other", on("b"), 122) == 1

@@ -14,6 +14,8 @@ COMMANDS: Final = ("show servers state", "show stat -1 7 -1")
 _RELAY: Final = "relay"
 _MAINT: Final = 0x01 | 0x02 | 0x20
 _DRAIN: Final = 0x08 | 0x10
+#: Results of the last check of a dead server that don't speak against it.
+_UNCONFIRMED: Final = ("HANA", "INI", "L7OK")
 
 
 class Admin(StrEnum):
@@ -39,7 +41,8 @@ class Server:
     current: int
     queued: int
     maxconn: int
-    #: Result of the last check: L7OK, L4TOUT, L7TOUT, L4CON, …; HANA = marked down by failed connections.
+    #: Result of the last check: L7OK, L4TOUT, L7TOUT, L4CON, …; HANA = marked down by failed connections,
+    #: INI = not checked yet.
     check: str
 
     @property
@@ -50,7 +53,7 @@ class Server:
     @property
     def passive(self) -> bool:
         """Down, but its last check went well, or was none: by errors of requests alone."""
-        return self.dead and self.check.lstrip("* ") in ("HANA", "L7OK")
+        return self.dead and self.check.lstrip("* ") in _UNCONFIRMED
 
 
 @dataclass(frozen=True)
