@@ -20,6 +20,8 @@ from pathlib import Path
 
 import click
 
+from inference_operator.api.names import report_name
+from inference_operator.api.routing import GatewayReport
 from sandbox import lab as labs
 from sandbox.client import Sandbox
 from sandbox.judge import NORMAL_WAIT_SECONDS, Verdict, judge
@@ -47,7 +49,7 @@ class Size:
 
 
 SIZES = {
-    "quick": Size(starts=3, faults=1, clusters=3, quiet_seconds=30),
+    "quick": Size(starts=2, faults=1, clusters=3, quiet_seconds=20),
     "plain": Size(starts=10, faults=6, clusters=20, quiet_seconds=300),
     "full": Size(starts=10, faults=6, clusters=20, quiet_seconds=300),
 }
@@ -154,6 +156,7 @@ class Core:
 
     def _fault(self, name: str, kind: str, index: int) -> Verdict:
         self.lab.until_ready(name, replicas=3, timeout=120)
+        self.lab.until("all engines up in both gateways", lambda: self._engines_up(name) == [3, 3], 60)
         pod = self.lab.engines(name)[index % 3]
         victim, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
         box = self.lab.sandbox
@@ -176,6 +179,12 @@ class Core:
             raise Void(f"only {len(on_it)} streams ran on {victim} when it failed: no fault worth the name")
         return judge(outcomes, fault, victim)
 
+    def _engines_up(self, name: str) -> list[int]:
+        """Engines that each gateway sends requests to; Kubernetes calls a frozen one ready for longer."""
+        reports = self.lab.get(f"api/v1/namespaces/default/configmaps/{report_name(name)}") or {}
+        documents = [GatewayReport.model_validate_json(text) for text in reports.get("data", {}).values()]
+        return [sum(engine.state == "UP" for engine in document.engines) for document in documents]
+
     def _repeat_void(self, run: Callable[[], Verdict]) -> Verdict:
         for _ in range(VOID_TRIES):
             try:
@@ -192,13 +201,14 @@ class Core:
         name = "deleted"
         self.lab.apply(labs.manifest(name, replicas=2))
         self.lab.until_ready(name, replicas=2)
-        running = self.lab.start_load(name, name, rate=4, seconds=5, tokens=250)
+        # A request after the deletion may find no Service: it is given up after 10 s.
+        running = self.lab.start_load(name, name, rate=4, seconds=5, tokens=250, timeout=10)
         time.sleep(4.5)
         deleted = time.time()
         self.lab.delete(name)
-        outcomes = sound(running.finish())
-        ended = time.time()
-        cut = [o for o in outcomes if o.started < deleted and o.error]
+        outcomes = [o for o in sound(running.finish()) if o.started < deleted]
+        ended = max(o.ended or deleted for o in outcomes)
+        cut = [o for o in outcomes if o.error]
         left: list[str] = ["?"]
         while left and time.time() < ended + 15:
             left = self.lab.children(name)
@@ -244,7 +254,6 @@ class Core:
             self.bench.notes.append(f"writes: {sorted(set(steady + after))[:10]}")
         for name in names:
             self.lab.delete(name)
-        self.lab.until("deletion of all", lambda: not any(self.lab.children(n) for n in names), 120)
 
     def _operator_writes(self, since: float) -> list[str]:
         """verb resource name of each write by the operator's account since then."""
@@ -368,7 +377,8 @@ def main(quick: bool, full: bool, only: tuple[str, ...]) -> None:
     bench = Bench("core", mode)
     sandbox = Sandbox("bench")
     core = Core(Lab(sandbox), bench, SIZES[mode])
-    parts = only or ("starts", "faults", "deletion", "upgrade", "quiet", *(() if quick else ("demo",)))
+    # Deletions come late: the garbage collector looks for new kinds, like ours, every 30 s only.
+    parts = only or ("faults", "starts", "deletion", "upgrade", "quiet", *(() if quick else ("demo",)))
     try:
         sandbox.up()
         core.lab.install_operator()

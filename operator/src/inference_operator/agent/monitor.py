@@ -7,8 +7,8 @@
                                 be left alone for 0.6 s (measured: 2 to 10 requests lost); with it nothing was
                                 lost in 28 runs on 2.6 and 3.2, and requests waited 1.2 s at most instead of 2
     DOWN by failed connections, and a check failed within the last 2 s
-                                the same: HAProxy forgets the result of a check that ran when connections took
-                                the server out, and streams hung for 2.7 s until the next one had failed (tried)
+                                the same: HAProxy forgets the result of a check that ran when connections
+                                took the server out; streams hung for 2.7 s until the next failed (tried)
     three requests fail in a row
                                 out of the pool although the checks are fine, for 2, 4, … 30 s, unless half of
                                 the pool is out already: what all engines answer alike is not their death. Its

@@ -1,9 +1,9 @@
 """How often a request may be sent again: enough for the loss of a node, few enough for a poison request.
 
-A silent node costs each attempt 0.5 s (`timeout connect`), and the checks need up to 1.5 s to take its engines out.
-With one engine a node the second attempt meets another node. With several the attempts must last until they are
-out: 1 + 3 of them. With 1 + 2 one request of 8 cuts was lost (two of three engines on the node, 20 requests/s).
-A request that kills engines reaches retries + 1 of them, so no more than that.
+A silent node costs each attempt 0.5 s (`timeout connect`), and the checks need up to 1.5 s to take its
+engines out. With one engine a node the second attempt meets another node. With several the attempts must
+last until they are out: 1 + 3 of them. With 1 + 2 one request of 8 cuts was lost (two of three engines on the
+node, 20 requests/s). A request that kills engines reaches retries + 1 of them, so no more than that.
 
 A rise applies at once. A fall waits: the engines of a lost node leave the endpoints just when the retries are
 needed, and each change is a reload.
