@@ -39,8 +39,10 @@ prepare: setup ## Install HAProxy and the like, build Kubernetes' programs (ten 
 
 .PHONY: test-unit
 test-unit: prepare ## Tests that need no cluster: units, simulations, contracts, the agent with a real HAProxy
-	@# Three at a time on any machine: most of them wait, for timers and for processes.
-	@$(PY) -m pytest -n 3 tests/unit tests/contract tests/sim tests/gateway
+	@# Three at a time on any machine: many of them wait, for timers and for processes.
+	@$(PY) -m pytest -n 3 tests/unit tests/contract tests/sim
+	@# These measure seconds, so nothing that computes runs beside them.
+	@$(PY) -m pytest -n 3 tests/gateway
 
 .PHONY: test-cluster
 test-cluster: prepare ## Tests on the sandbox: a real API server, real pods, the operator from its chart

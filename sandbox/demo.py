@@ -57,6 +57,9 @@ class Demo:
         self.console.print(
             f"[green]ok[/] {seconds:6.1f} s  {title}" + (f"  [dim]{result}[/]" if result else "")
         )
+        if self.pending is not None:
+            self.console.print(self.pending)
+            self.pending = None
 
     def run(self) -> None:
         """All steps in their order."""
@@ -181,7 +184,7 @@ def stream_chat(port: int, model: str) -> str:
                 text += token
     if first is None:
         raise RuntimeError("the stream had no token")
-    return f"first token after {first - begin:.2f} s: {text[:40]!r}…"
+    return f"first token after {first - begin:.2f} s: {text[:40]!r}… (words of the engine simulator)"
 
 
 HOW_TO_USE = """
@@ -193,10 +196,12 @@ Everything is left running (the last step, deletion, was skipped). In an ordinar
   kubectl describe ic {name}
   kubectl scale ic {name} --replicas=2
   kubectl patch ic {name} --type=merge -p '{{"spec": {{"model": {{"id": "{model}"}}}}}}'    # another model
-  kubectl logs -n inference-system deploy/inference-operator
+  kubectl events --for ic/{name}
+  kubectl logs -n inference-system -l app.kubernetes.io/name=inference-operator --prefix --tail=20
 
   {sandbox} forward default/{name}-gateway:80 --port 8080 &
-  curl -N http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\
+  curl -N --retry 20 --retry-delay 1 --retry-connrefused http://127.0.0.1:8080/v1/chat/completions \\
+    -H 'Content-Type: application/json' \\
     -d '{{"model": "{name}", "stream": true, "messages": [{{"role": "user", "content": "Hello"}}]}}'
 
   {sandbox} process kill default/POD       # an engine dies

@@ -35,18 +35,19 @@ class Forward:
     def wait(self) -> None:
         """Block until the relay ends (the sandbox was stopped) or the Service is deleted.
 
-        Raises SandboxError, with all connections closed, in the second case: packets to the cluster IP of a
-        deleted Service vanish, so connections through the forward would hang without a word.
+        Raises SandboxError in the second case, once the connections of that moment have ended: the gateway
+        drains them, while packets of new ones to the cluster IP of a deleted Service would vanish.
         """
         namespace, _, name = self._target.partition(":")[0].partition("/")
         watch = self._watch(namespace, name)
         try:
             while self._process.poll() is None:
                 if watch.poll() == 0:
-                    self.close()
+                    self._process.terminate()
+                    self._process.wait()
                     raise SandboxError(
                         f"Service {namespace}/{name} is gone",
-                        why="it was deleted; all connections through this forward are closed",
+                        why="it was deleted; the connections through this forward have ended",
                         fix="make it anew and forward again",
                     )
                 if watch.returncode is not None:  # the API server was restarted

@@ -11,17 +11,25 @@ import argparse
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import struct
 import sys
 
 _CHUNK = 256 * 1024
+_connections: set[asyncio.Task[None]] = set()
+#: asyncio holds tasks weakly.
+_ending: set[asyncio.Task[None]] = set()
 
 
 async def serve(listener: socket.socket, host: str, port: int) -> asyncio.Server:
     """Relay every connection accepted on `listener` to host:port until the returned server is closed."""
 
     async def connected(client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            _connections.add(task)
+            task.add_done_callback(_connections.discard)
         try:
             target_in, target_out = await asyncio.open_connection(host, port, limit=_CHUNK)
         except OSError:
@@ -66,12 +74,24 @@ async def _until_stdin_closes() -> None:
 async def _run(arguments: argparse.Namespace) -> None:
     host, _, port = arguments.to.rpartition(":")
     server = await serve(socket.socket(fileno=arguments.fd), host, int(port))
-    async with server:
-        if arguments.tie_to_stdin:
-            await _until_stdin_closes()
-            # Connections in progress would keep the process alive for as long as they last.
-            os._exit(0)
+    if not arguments.tie_to_stdin:
         await server.serve_forever()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _finish, server)
+    await _until_stdin_closes()
+    # Connections in progress would keep the process alive for as long as they last.
+    os._exit(0)
+
+
+def _finish(server: asyncio.Server) -> None:
+    """Accept nothing more, and end with the last connection."""
+    server.close()
+    _ending.add(asyncio.ensure_future(_end_when_idle()))
+
+
+async def _end_when_idle() -> None:
+    while _connections:
+        await asyncio.wait(_connections)
+    os._exit(0)
 
 
 def main() -> None:

@@ -121,7 +121,7 @@ class StateDir:
                 f"sandbox {self.name!r} is already running",
                 where=f"process {self.owner()}, state in {self.path}",
                 fix=f"use it, stop it with `{launcher.command(f'down --name {self.name}')}`, "
-                "or choose another --name",
+                "or start one under another name (--name of tools/sandbox)",
             )
         file.truncate(0)
         file.write(str(os.getpid()))

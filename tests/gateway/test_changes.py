@@ -103,14 +103,15 @@ async def test_a_reload_cuts_no_stream_and_forgets_no_dead_engine(rig: Rig):
 async def test_reloads_under_load_lose_nothing(rig: Rig):
     document = await two_engines(rig)
     load = Load("127.0.0.1", rig.port, rate=20, tokens=25)
-    running = asyncio.create_task(load.run(5.0))
+    running = asyncio.create_task(load.run(120.0))
     for number in range(4):
         await asyncio.sleep(1.0)
         tracks = [track(f"v{n + 2}", 0, rig.engine_port) for n in range(number % 2 + 1)]
         rig.route(routing(*document.tracks, *tracks))
+        await until(lambda n=number: rig.agent.metrics.reloads._value.get() == n + 2, 25)
+    load.stop()
     await running
-    assert rig.agent.metrics.reloads._value.get() == 5
-    assert len(load.results) == 100
+    assert len(load.results) >= 80
     assert load.lost() == []
 
 

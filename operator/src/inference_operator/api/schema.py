@@ -128,8 +128,8 @@ def _root() -> Schema:
 def _name_rule() -> dict[str, str]:
     """A legal name of a custom resource (dots, 253 characters) can be an illegal one of its Service."""
     name = "self.metadata.name"
-    dashed = f"{name}.replace('.', '-')"
-    lettered = f"({name}.matches('^[a-z]') ? '' : 'm') + {dashed}"
+    dashed = f"{name}.lowerAscii().replace('.', '-').replace('_', '-')"
+    lettered = f"({name}.matches('^[A-Za-z]') ? '' : 'm') + {dashed}"
     nearest = f"({lettered}).find('{NAME_PATTERN.removesuffix('$')}')"
     return {
         "rule": f"{name}.matches('{NAME_PATTERN}')",

@@ -23,10 +23,16 @@ class Condition(StatusModel):
 
     type: Annotated[str, StringConstraints(max_length=64)] = Field(description="See conditions.md.")
     status: ConditionStatus
-    reason: Annotated[str, StringConstraints(min_length=1, max_length=64)]
-    message: Annotated[str, StringConstraints(max_length=1024)] = ""
-    observed_generation: int = 0
-    last_transition_time: Annotated[str, StringConstraints(max_length=32)]
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=64)] = Field(
+        description="Why, as one word for programs; see conditions.md."
+    )
+    message: Annotated[str, StringConstraints(max_length=1024)] = Field(
+        default="", description="Why, for people: field, number, what to do."
+    )
+    observed_generation: int = Field(default=0, description="The spec's generation that it speaks of.")
+    last_transition_time: Annotated[str, StringConstraints(max_length=32)] = Field(
+        description="When status changed last."
+    )
 
 
 class PlanStatus(StatusModel):

@@ -266,7 +266,7 @@ _NO_VALUE = "with operator Exists there is no value"
 
 
 class Toleration(ApiModel):
-    """Taint that engine pods tolerate, as in a pod."""
+    """As in a pod."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(

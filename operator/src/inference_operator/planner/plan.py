@@ -24,7 +24,9 @@ MODELS_ROOT: Final = "/models"
 
 
 def make_plan(spec: InferenceClusterSpec) -> Plan | tuple[Problem, ...]:
-    """The plan, or all problems at once, in the order of the spec's fields.
+    """The plan, or its problems, in the order of the spec's fields.
+
+    What depends on an unknown model or engine version is checked once that is known.
 
     Pure and total: equal specs give equal plans, every spec that the schema allows gives one or the other.
     """
@@ -142,8 +144,7 @@ def _model_problems(
             "spec.model.id",
             Reason.UNKNOWN_MODEL,
             f"{spec.model.id} is not in the catalogue: set spec.model.architecture (layers, hiddenSize, "
-            f"heads and kvHeads of its config.json), or use a known model{known}; reference/catalogue of the "
-            f"operator's documentation lists all {len(models())}",
+            f"heads and kvHeads of its config.json), or use one of the {len(models())} known models{known}",
         )
         return
     longest = shape.max_context
