@@ -48,3 +48,34 @@ def test_deleting_both_gateways_or_the_stable_revisions_record_loses_no_request(
     operator.apply(good, namespace)
     back = operator.until_ready("llama", namespace, replicas=2, timeout=60)
     assert back["status"]["revisions"]["stable"] == stable
+
+
+def test_a_service_account_that_was_deleted_replaces_the_gateways_without_a_lost_request(
+    operator: Lab, namespace: str
+) -> None:
+    operator.apply(manifest("llama", replicas=2), namespace)
+    operator.until_ready("llama", namespace, replicas=2, timeout=120)
+    kubectl = operator.sandbox.kubectl
+
+    def uids() -> set[str]:
+        return {pod["metadata"]["uid"] for pod in operator.gateways("llama", namespace)}
+
+    # The Deployment and its account are told apart by seconds.
+    time.sleep(2)
+    before = uids()
+    with operator.load("llama", "llama", namespace=namespace, rate=8, seconds=45, tokens=20) as outcomes:
+        kubectl(["delete", "serviceaccount", "llama-gateway", "-n", namespace])
+        operator.until("other gateways", lambda: len(uids()) == 2 and not uids() & before, timeout=60)
+    assert lost(outcomes) == []
+    # What they are told still reaches them: an engine that is replaced takes requests again.
+    victim = operator.engines("llama", namespace)[0]["metadata"]["name"]
+    kubectl(["delete", "pod", victim, "-n", namespace, "--wait=false"])
+    operator.until(
+        "another engine", lambda: victim not in str(operator.engines("llama", namespace)), timeout=60
+    )
+    operator.until_ready("llama", namespace, replicas=2, timeout=60)
+    with operator.load("llama", "llama", namespace=namespace, rate=8, seconds=5, tokens=20) as outcomes:
+        pass
+    assert lost(outcomes) == []
+    answered = {outcome.engine for outcome in outcomes}
+    assert answered == {pod["metadata"]["name"] for pod in operator.engines("llama", namespace)}

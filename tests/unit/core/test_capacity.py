@@ -58,6 +58,15 @@ def test_pods_that_cannot_be_created(error: str, want: str) -> None:
     assert message(got, ConditionType.CAPACITY_AVAILABLE) == f"1 engine can't be created: {error}"
 
 
+def test_what_an_earlier_revision_could_not_create_is_over_with_the_next_one() -> None:
+    error = 'pods "a-" is forbidden: no PriorityClass with name nope was found'
+    refused = revision("a", [], 2, age=5000, create_error=error)
+    got = status(refused, revision("b", [loading("b-0"), loading("b-1")], 2, age=100), target="b")
+    assert says(got, ConditionType.CAPACITY_AVAILABLE) == "True Scheduled"
+    got = status(refused, revision("b", [], 2, age=100, create_error="exceeded quota"), target="b")
+    assert says(got, ConditionType.CAPACITY_AVAILABLE) == "False QuotaExceeded"
+
+
 def test_an_old_create_error_of_a_revision_that_has_its_pods_is_over() -> None:
     got = status(revision("a", engines_of("a", 2), 2, create_error="exceeded quota"))
     assert says(got, ConditionType.CAPACITY_AVAILABLE) == "True Scheduled"

@@ -286,6 +286,18 @@ def test_the_gateway_is_its_pods_its_routing_and_its_reports() -> None:
     assert got.drains == (Drain(pod="p", since=5.0),)
 
 
+@pytest.mark.parametrize(
+    ("made", "want"),
+    [("07:59:59", ""), ("08:00:00", ""), ("08:00:01", "uid-of-llama-gateway")],
+)
+def test_an_account_younger_than_the_gateway_was_made_anew(made: str, want: str) -> None:
+    gate, account = child("Deployment", "llama-gateway"), child("ServiceAccount", "llama-gateway")
+    gate["metadata"]["creationTimestamp"] = "2027-01-15T08:00:00Z"
+    account["metadata"] |= {"creationTimestamp": f"2027-01-15T{made}Z", "uid": "uid-of-llama-gateway"}
+    assert look(gate, account).gateway.renewed_account == want
+    assert look(account).gateway.renewed_account == look(gate).gateway.renewed_account == ""
+
+
 def test_an_unreadable_routing_document_is_as_good_as_none() -> None:
     got = look(child("ConfigMap", "llama-routing", data={names.ROUTING_KEY: "{}"})).gateway
     assert got.shares == {}

@@ -38,6 +38,18 @@ def test_two_pods_by_default_and_one_more_before_one_goes() -> None:
     assert deployment(gateway={"replicas": 3})["spec"]["replicas"] == 3
 
 
+def test_an_account_that_was_made_anew_replaces_the_pods_and_the_first_one_does_not() -> None:
+    def template(account: str) -> Object:
+        made: Object = gateway.deployment(REF, make_spec(), SETTINGS, account)["spec"]["template"]
+        return made
+
+    assert template("") == deployment()["spec"]["template"]
+    annotations = [template(uid)["metadata"]["annotations"] for uid in ("", "uid-2", "uid-3")]
+    key = "inferencecluster.io/service-account-uid"
+    assert [found.get(key) for found in annotations] == [None, "uid-2", "uid-3"]
+    assert template("uid-2")["spec"] == template("")["spec"]
+
+
 def test_haproxy_is_started_by_name_on_the_file_that_bootstrap_wrote() -> None:
     assert container("bootstrap")["command"] == ["inference-agent", "bootstrap"]
     want = ["haproxy", "-W", "-db", "-S", "/run/gateway/master.sock", "-f", "/run/gateway/haproxy.cfg"]

@@ -34,6 +34,8 @@ COMPONENT_GATEWAY: Final = "gateway"
 ANNOTATION_HASH: Final = f"{GROUP}/applied-hash"
 #: On a revision's Deployment: a copy of its record, JSON.
 ANNOTATION_RECORD: Final = f"{GROUP}/record"
+#: At gateway pods: the ServiceAccount that their token is bound to, once it isn't the first one.
+ANNOTATION_ACCOUNT: Final = f"{GROUP}/service-account-uid"
 ANNOTATION_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
 ENGINE_PORT: Final = 8000

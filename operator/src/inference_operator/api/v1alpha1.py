@@ -26,6 +26,7 @@ from .scalars import (
     ImageReference,
     LabelKey,
     LabelValue,
+    Memory,
     ModelId,
     ObjectName,
     Quantity,
@@ -197,7 +198,7 @@ class Resources(ApiModel):
     """CPU and memory of one engine pod; GPUs follow from the plan."""
 
     cpu: Quantity | None = Field(None, description="CPUs, e.g. 8 or 500m. Default: no request.")
-    memory: Quantity | None = Field(None, description="Memory, e.g. 64Gi. Default: no request.")
+    memory: Memory | None = Field(None, description="Memory, e.g. 64Gi. Default: no request.")
 
 
 class Engine(ApiModel):

@@ -136,6 +136,8 @@ class GatewayObserved:
     #: All live gateway pods by name.
     pods: tuple[str, ...] = ()
     reports: tuple[GatewayReport, ...] = ()
+    #: uid of the ServiceAccount of the gateway if younger than its Deployment: somebody deleted the first.
+    renewed_account: str = ""
     #: Routing as last applied: share per revision, drains.
     shares: Mapping[str, int] = field(default_factory=dict)
     drains: tuple[Drain, ...] = ()

@@ -5,6 +5,7 @@ What the trimmed children must still hold:
     InferenceCluster    metadata.{name, namespace, uid, generation}, status
     ControllerRevision  metadata, data
     Deployment          metadata with annotations, spec.replicas, status.conditions
+    ServiceAccount      metadata
     Pod                 metadata, spec.nodeName, status.{phase, containerStatuses, initContainerStatuses},
                         status.conditions with lastTransitionTime of PodScheduled and Ready
     ConfigMap           metadata, data
@@ -276,9 +277,18 @@ def _gateway(ref: ClusterRef, children: Mapping[str, Sequence[Object]]) -> Gatew
         ),
         pods=tuple(pod["metadata"]["name"] for pod in pods),
         reports=tuple(_reports(_named(config_maps, names.report_name(ref.name)))),
+        renewed_account=_renewed(deployment, _named(_ours(ref, children, "ServiceAccount"), name)),
         shares={track.revision: track.share for track in routing.tracks} if routing else {},
         drains=routing.drains if routing else (),
     )
+
+
+def _renewed(deployment: Object | None, account: Object | None) -> str:
+    """uid of an account that is younger than the Deployment: the tokens that its first pods got are void."""
+    if deployment is None or account is None:
+        return ""
+    since, made = (timestamp(o["metadata"].get("creationTimestamp")) for o in (deployment, account))
+    return str(account["metadata"]["uid"]) if made > since else ""
 
 
 def _routing(config_map: Object | None) -> Routing | None:

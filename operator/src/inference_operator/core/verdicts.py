@@ -171,6 +171,9 @@ def capacity_available(facts: Facts) -> Verdict:
     if facts.held:
         return _false(_shortage(facts.held, Reason.UNSCHEDULABLE), facts.held)
     for revision in facts.observed.revisions:
+        # Of an earlier revision without an engine nothing is awaited: the target replaces it.
+        if revision.name != facts.target and not revision.live:
+            continue
         if missing := uncreated(revision):
             text = f"{some(missing)} can't be created: {revision.create_error}"
             return _false(_shortage(revision.create_error, Reason.CREATE_FAILED), text)

@@ -102,6 +102,8 @@ _FREE_LABELS: Final = frozenset({"app.kubernetes.io/part-of", "app.kubernetes.io
 _RESERVED_KEY: Final = re.compile(
     rf"^(({re.escape(GROUP)}|app\.kubernetes\.io|([^/]*\.)?argoproj\.io)/|pod-template-hash$"
     r"|controller-revision-hash$|controller\.kubernetes\.io/"
+    # Tools take it for the container's name.
+    r"|kubectl\.kubernetes\.io/default-container$"
     # They would loosen what keeps the container in.
     r"|container\.apparmor\.security\.beta\.kubernetes\.io/|(container\.)?seccomp\.security\.alpha\.kubernetes\.io/)"
 )

@@ -49,7 +49,7 @@ def children(
         gateway.report_config_map(ref),
         gateway.routing_config_map(ref, gateway.routing(ref, spec, decision, plans)),
         gateway.client_service(ref),
-        gateway.deployment(ref, spec, settings),
+        gateway.deployment(ref, spec, settings, observed.gateway.renewed_account),
     ]
     for name, record in records.items():
         objects.append(workload.headless_service(ref, name))

@@ -39,9 +39,19 @@ def service_account(ref: ClusterRef) -> Object:
     )
 
 
-def deployment(ref: ClusterRef, spec: InferenceClusterSpec, settings: RenderSettings) -> Object:
-    """The gateway pods. A new one is ready before an old one goes."""
+def deployment(
+    ref: ClusterRef, spec: InferenceClusterSpec, settings: RenderSettings, renewed_account: str = ""
+) -> Object:
+    """The gateway pods. A new one is ready before an old one goes.
+
+    `renewed_account`: uid of a ServiceAccount that was made anew. A token is bound to the uid it was made
+    for, and the kubelet keeps one for up to 48 minutes: until then the agents would neither see an engine
+    come nor report, so a new uid replaces the pods.
+    """
     selector = names.gateway_selector(ref.name)
+    annotations = {"kubectl.kubernetes.io/default-container": "haproxy"}
+    if renewed_account:
+        annotations[names.ANNOTATION_ACCOUNT] = renewed_account
     body = {
         "replicas": replicas(spec),
         "revisionHistoryLimit": 2,
@@ -50,7 +60,7 @@ def deployment(ref: ClusterRef, spec: InferenceClusterSpec, settings: RenderSett
         "template": {
             "metadata": {
                 "labels": pod_labels(selector, "haproxy"),
-                "annotations": {"kubectl.kubernetes.io/default-container": "haproxy"},
+                "annotations": annotations,
             },
             "spec": _pod_spec(ref, spec, settings, selector),
         },
