@@ -229,6 +229,29 @@ async def test_the_agent_stays_until_haproxy_has_finished_its_streams(rig: Rig):
     await asyncio.wait_for(rig.task, 5)
 
 
+async def test_deleted_slices_are_no_news_as_long_as_the_engines_are_well(rig: Rig):
+    """`kubectl delete endpointslices`: the endpoint controller makes them anew."""
+    await two_engines(rig)
+    load = Load("127.0.0.1", rig.port, rate=50, tokens=5)
+    running = asyncio.create_task(load.run(4.0))
+    await asyncio.sleep(1.0)
+    rig.agent.inputs.slices(CLUSTER, [])
+    await asyncio.sleep(2.0)
+    rig.publish()
+    await running
+    assert load.lost() == []
+    assert len(load.results) == 200
+    assert rig.events("EngineDown") == []
+
+
+async def test_an_engine_that_dies_while_its_slices_are_missing_is_found_by_its_checks(rig: Rig):
+    await two_engines(rig)
+    rig.agent.inputs.slices(CLUSTER, [])
+    rig.processes["engine-1"].signal(signal.SIGKILL)
+    await rig.serving("engine-0", seconds=3)
+    assert await engines_of(rig) == {"127.0.0.11"}
+
+
 class Writes:
     """Counts what would go to the API server."""
 

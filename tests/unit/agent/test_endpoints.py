@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inference_operator.agent.endpoints import engines, trim
+from inference_operator.agent.endpoints import KEEP_SECONDS, LastKnown, engines, trim
 from inference_operator.agent.model import Engine
 
 
@@ -93,3 +93,60 @@ def test_a_bad_endpoint_is_left_out_and_the_others_stay(bad: dict[str, Any]):
 
 def test_a_slice_without_endpoints_is_a_service_without_engines():
     assert engines([slice_of()]) == {"llama-v1": ()}
+
+
+def known(service: str = "llama-v1", *pods: str) -> dict[str, tuple[Engine, ...]]:
+    return {service: tuple(Engine(pod, "10.0.1.1", "n0") for pod in pods)}
+
+
+def test_without_any_slice_the_engines_stay_until_it_lasts_too_long():
+    last = LastKnown()
+    last.update(known("llama-v1", "e0"))
+    assert not last.update({}), "nothing may change in HAProxy"
+    last.forget(100.0)
+    last.update({})
+    last.forget(100.0 + KEEP_SECONDS - 0.1)
+    assert last.engines == known("llama-v1", "e0")
+    last.forget(100.0 + KEEP_SECONDS)
+    assert last.engines == {}
+
+
+def test_a_slice_in_between_starts_the_clock_anew():
+    last = LastKnown()
+    last.update(known("llama-v1", "e0"))
+    last.update({})
+    last.forget(100.0)
+    assert last.update(known("llama-v1", "e1")), "a slice is news at once"
+    last.forget(120.0)
+    last.update({})
+    last.forget(100.0 + KEEP_SECONDS)
+    assert last.engines == known("llama-v1", "e1")
+
+
+def test_an_empty_slice_is_news_at_once_also_while_slices_are_missing():
+    last = LastKnown()
+    last.update({**known("llama-v1", "e0"), **known("llama-v2", "x0")})
+    last.update(known("llama-v2", "x0"))
+    assert last.update({**known("llama-v1"), **known("llama-v2", "x0")})
+    assert last.engines == {**known("llama-v1"), **known("llama-v2", "x0")}
+
+
+def test_services_are_forgotten_one_by_one():
+    last = LastKnown()
+    last.update({**known("llama-v1", "e0"), **known("llama-v2", "x0")})
+    last.update(known("llama-v2", "x0"))
+    last.forget(100.0)
+    last.update({})
+    last.forget(110.0)
+    last.forget(100.0 + KEEP_SECONDS)
+    assert last.engines == known("llama-v2", "x0")
+    last.forget(110.0 + KEEP_SECONDS)
+    assert last.engines == {}
+
+
+def test_a_first_list_is_news_even_if_it_is_empty():
+    last = LastKnown()
+    assert not last.heard
+    assert last.update({})
+    assert last.heard
+    assert not last.update({})

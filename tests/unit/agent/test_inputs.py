@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from inference_operator.agent.endpoints import KEEP_SECONDS
 from inference_operator.agent.inputs import Inputs
 from tests.unit.agent.builders import routing, track
 from tests.unit.agent.test_endpoints import endpoint, slice_of
@@ -90,6 +91,31 @@ async def test_what_was_saved_is_restored(tmp_path: Path):
     assert again.inputs.complete
     assert again.inputs.gateway(0.0) == told.inputs.gateway(0.0)
     assert again.inputs.digest(CLUSTER) == told.inputs.digest(CLUSTER)
+
+
+async def test_engines_without_slices_are_kept_through_a_restart_and_then_forgotten(tmp_path: Path):
+    path = tmp_path / "state.json"
+    told, again = Told(), Told()
+    told.inputs.routing_text(CLUSTER, GOOD)
+    told.inputs.slices(CLUSTER, [slice_of(endpoint("e0"))])
+    told.inputs.slices(CLUSTER, [])
+    before = told.inputs.gateway(0.0)
+    await told.inputs.save(path)
+    again.inputs.restore(path)
+    again.inputs.slices(CLUSTER, [])
+    assert again.inputs.gateway(1000.0) == before
+    assert [engine.pod for engine in before.pools[0].engines] == ["e0"]
+    assert again.inputs.gateway(1000.0 + KEEP_SECONDS).pools[0].engines == ()
+    await again.inputs.save(path)
+    assert b"e0" not in path.read_bytes()
+
+
+def test_other_gateways_stay_peers_while_their_slices_are_missing():
+    told = Told()
+    slices = [slice_of(endpoint("gateway-1", "10.0.0.2"), service="llama-gateway")]
+    told.inputs.slices(CLUSTER, slices)
+    told.inputs.slices(CLUSTER, [])
+    assert told.inputs.peers("gateway-0") == {"gateway-1": "10.0.0.2"}
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,7 @@ class _Known:
     text: str | None = None
     routing: Routing | None = None
     refused: str = ""
-    #: Service name -> engines; None = never heard of any endpoint.
-    engines: dict[str, tuple[Engine, ...]] | None = None
+    endpoints: endpoints.LastKnown = field(default_factory=endpoints.LastKnown)
 
 
 @dataclass
@@ -54,7 +53,7 @@ class Inputs:
     @property
     def complete(self) -> bool:
         """Is there a routing document and a list of endpoints for every cluster?"""
-        return all(known.routing is not None and known.engines is not None for known in self._known.values())
+        return all(known.routing is not None and known.endpoints.heard for known in self._known.values())
 
     def routing_text(self, cluster: Cluster, text: str) -> None:
         """Take a routing document, or refuse it and keep the one in force."""
@@ -74,9 +73,7 @@ class Inputs:
 
     def slices(self, cluster: Cluster, slices: Iterable[dict[str, Any]]) -> None:
         """Take all trimmed EndpointSlices of a cluster."""
-        found = endpoints.engines(slices)
-        if found != self._known[cluster].engines:
-            self._known[cluster].engines = found
+        if self._known[cluster].endpoints.update(endpoints.engines(slices)):
             self.on_change()
 
     def digest(self, cluster: Cluster) -> str:
@@ -88,7 +85,7 @@ class Inputs:
         """Other gateway pods, those on their way out included: pod name -> address."""
         result = {}
         for (_, name), known in self._known.items():
-            for engine in (known.engines or {}).get(names.gateway_service_name(name), ()):
+            for engine in known.endpoints.engines.get(names.gateway_service_name(name), ()):
                 if engine.pod != own_pod:
                     result[engine.pod] = engine.address
         return result
@@ -97,9 +94,10 @@ class Inputs:
         """What is wanted at monotonic time `now`."""
         inputs = {}
         for cluster, known in self._known.items():
+            known.endpoints.forget(now)
             if known.routing is None:
                 continue
-            engines = known.engines or {}
+            engines = known.endpoints.engines
             retries = {
                 track.revision: self._retries.update(
                     "/".join((*cluster, track.revision)), engines.get(track.service, ()), now
@@ -115,9 +113,12 @@ class Inputs:
         data = {
             "/".join(cluster): {
                 "routing": known.text,
-                "engines": None
-                if known.engines is None
-                else {service: [asdict(e) for e in found] for service, found in known.engines.items()},
+                "engines": {
+                    service: [asdict(engine) for engine in found]
+                    for service, found in sorted(known.endpoints.engines.items())
+                }
+                if known.endpoints.heard
+                else None,
             }
             for cluster, known in self._known.items()
         }
@@ -135,10 +136,12 @@ class Inputs:
                 if kept.get("routing") is not None:
                     self.routing_text(cluster, kept["routing"])
                 if kept.get("engines") is not None:
-                    self._known[cluster].engines = {
-                        service: tuple(Engine(**engine) for engine in found)
-                        for service, found in kept["engines"].items()
-                    }
+                    self._known[cluster].endpoints.update(
+                        {
+                            service: tuple(Engine(**engine) for engine in found)
+                            for service, found in kept["engines"].items()
+                        }
+                    )
         except FileNotFoundError:
             return
         except (OSError, orjson.JSONDecodeError, AttributeError, TypeError) as error:
