@@ -94,6 +94,7 @@ class Operator:
         self._watch = ClusterWatch(
             credentials=kube.credentials,
             on_event=self._cluster_event,
+            crd=self._wait_for_crd,
             namespaces=config.namespaces,
             clock=clock,
         )
@@ -138,7 +139,7 @@ class Operator:
         """Wait for the CRD, then watch, and work while leading."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._lag.run())
-            await wait_for_crd(self._kube, on_state=self._crd_state)
+            await self._wait_for_crd()
             group.create_task(self._store.run())
             group.create_task(self._watch.run())
             await self._elector.run(self._lead)
@@ -169,6 +170,9 @@ class Operator:
         else:
             self._directory.seen(namespace, name, uid)
         self._queue.add((namespace, name))
+
+    async def _wait_for_crd(self) -> None:
+        await wait_for_crd(self._kube, on_state=self._crd_state)
 
     def _crd_state(self, state: CrdState) -> None:
         self._crd = state

@@ -60,6 +60,12 @@ def test_a_crd_that_is_being_established_is_waited_for() -> None:
     assert "isn't established yet" in judge(crd).problem
 
 
+def test_a_crd_on_its_way_out_is_a_problem_although_it_is_still_established() -> None:
+    crd = installed()
+    crd["metadata"]["deletionTimestamp"] = "2026-11-30T12:00:00Z"
+    assert "is being deleted" in judge(crd).problem
+
+
 async def test_waits_through_every_trouble_until_the_crd_is_there() -> None:
     answers: list[Json | KubeError | None] = [
         KubeError("503", status=503, transient=True),

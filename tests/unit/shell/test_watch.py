@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
+import aiohttp
 import kopf
 import pytest
 
@@ -27,7 +29,15 @@ CREDENTIALS = Credentials(
 )
 
 
-def make_watch(events: list[tuple[str, str, str, bool]], namespaces: tuple[str, ...] = ()) -> ClusterWatch:
+async def installed() -> None:
+    """The CRD can be worked with."""
+
+
+def make_watch(
+    events: list[tuple[str, str, str, bool]],
+    namespaces: tuple[str, ...] = (),
+    crd: Callable[[], Awaitable[None]] = installed,
+) -> ClusterWatch:
     async def credentials() -> Credentials:
         assert threading.current_thread() is threading.main_thread()
         return CREDENTIALS
@@ -35,6 +45,7 @@ def make_watch(events: list[tuple[str, str, str, bool]], namespaces: tuple[str, 
     return ClusterWatch(
         credentials=credentials,
         on_event=lambda *event: events.append(event),
+        crd=crd,
         namespaces=namespaces,
         clock=SystemClock(),
     )
@@ -92,6 +103,70 @@ async def test_a_kopf_that_ends_is_started_again(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(watch_module, "_RESTART_MAX", 0.02)
     task = asyncio.create_task(make_watch([]).run())
     await until(lambda: len(lives) >= 3)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_new_life_waits_for_the_crd_and_that_is_no_dead_watch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lives: list[int] = []
+    asked = asyncio.Event()
+    installed_again = asyncio.Event()
+
+    async def operator(*, stop_flag: asyncio.Event, **_: Any) -> None:
+        lives.append(1)
+        if len(lives) == 1:
+            raise RuntimeError("404 Not Found")
+        await stop_flag.wait()
+
+    async def crd() -> None:
+        asked.set()
+        await installed_again.wait()
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    monkeypatch.setattr(watch_module, "_RESTART_FIRST", 0.01)
+    watch = make_watch([], crd=crd)
+    task = asyncio.create_task(watch.run())
+    await asyncio.wait_for(asked.wait(), 5)
+    watch.last_seen = silent = -1000.0
+    await asyncio.sleep(0.2)
+    assert len(lives) == 1, "started without the CRD: kopf would never look again"
+    assert watch.last_seen == silent
+    installed_again.set()
+    await until(lambda: len(lives) == 2)
+    assert watch.last_seen > silent
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_kopf_that_finds_no_crd_is_ended_and_one_that_does_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lives: list[bool] = []
+
+    async def operator(*, registry: Any, stop_flag: asyncio.Event, **_: Any) -> None:
+        session = await next(iter(registry._activities.get_all_handlers())).fn()
+        lives.append(False)
+        paths = ["/apis", "/apis/inferencecluster.io/v1alpha1"]
+        if len(lives) == 2:
+            paths.append("/apis/inferencecluster.io/v1alpha1/inferenceclusters")
+        for path in paths:
+            with suppress(aiohttp.ClientError):  # nothing listens there
+                await session.aiohttp_session.get(f"{CREDENTIALS.server}{path}")
+        await session.aiohttp_session.close()
+        await stop_flag.wait()
+        lives[-1] = True
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    monkeypatch.setattr(watch_module, "_RESTART_FIRST", 0.01)
+    monkeypatch.setattr(watch_module, "_DEAF_SECONDS", 0.5)
+    task = asyncio.create_task(make_watch([]).run())
+    await until(lambda: len(lives) == 2)
+    await asyncio.sleep(1.2)
+    assert lives == [True, False]
+    reasons = [record.reason for record in caplog.records if hasattr(record, "reason")]
+    assert reasons == ["it never asked for the clusters, since it didn't find their CRD"]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

@@ -34,6 +34,10 @@ def judge(definition: Object | None) -> CrdState:
             f"the CustomResourceDefinition {CRD_NAME} isn't installed: "
             "install the chart with crds.install=true or apply crds/inferenceclusters.yaml"
         )
+    if definition["metadata"].get("deletionTimestamp"):
+        return CrdState(
+            f"the CustomResourceDefinition {CRD_NAME} is being deleted: apply it again once it is gone"
+        )
     version = _version(definition)
     if version is None or not version.get("served"):
         return CrdState(

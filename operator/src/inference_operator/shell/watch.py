@@ -4,6 +4,9 @@ kopf takes the event loop it runs on for its own: when it ends, it cancels every
 and it replaces the signal handlers. So it gets a thread with a loop of its own; a kopf that ends is started
 again, one that hangs is seen by the liveness probe and can't keep the process from ending (the thread is a
 daemon).
+
+It looks for the CRD once, at its start, and a kopf that doesn't find it then lives on and watches nothing. So
+a life that follows another waits for the CRD, and one that never asks for the clusters is ended.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ OnEvent = Callable[[str, str, str, bool], None]
 _STOP_SECONDS: Final = 3.0
 _RESTART_FIRST: Final = 1.0
 _RESTART_MAX: Final = 30.0
+#: The API server has answered and kopf has asked for no cluster for this long: it doesn't know the kind.
+_DEAF_SECONDS: Final = 10.0
 
 
 class ClusterWatch:
@@ -41,11 +46,14 @@ class ClusterWatch:
         *,
         credentials: Callable[[], Awaitable[Credentials]],
         on_event: OnEvent,
+        crd: Callable[[], Awaitable[None]],
         namespaces: Sequence[str],
         clock: Clock,
     ) -> None:
-        """`on_event` is called on the loop that runs `run()`. `namespaces` empty: all of them."""
+        """`on_event` is called on the loop that runs `run()`. `crd` returns once the CRD can be worked with:
+        it is waited for before each life of kopf but the first. `namespaces` empty: all of them."""
         self._credentials = credentials
+        self._crd = crd
         self.on_event = on_event
         self._namespaces = namespaces
         self._clock = clock
@@ -60,35 +68,58 @@ class ClusterWatch:
             thread = _KopfThread(self, loop)
             thread.start()
             try:
-                await thread.ended.wait()
+                await self._over(thread)
             finally:
                 thread.stop()
                 await asyncio.to_thread(thread.join, _STOP_SECONDS)
             delay = _RESTART_FIRST if self._clock.monotonic() - started > 60 else min(_RESTART_MAX, delay * 2)
             log.error("the watch ended, starting it again", extra={"reason": thread.reason, "seconds": delay})
+            await self._crd()
+            self.seen()  # so that a long absence of the CRD isn't taken for a dead watch
+            # API discovery, in which kopf looks for the kind, follows the CRD after a moment.
             await asyncio.sleep(delay)
+
+    async def _over(self, thread: _KopfThread) -> None:
+        """Return when kopf has ended, or when it has to be ended: deletion of the CRD between our look and
+        kopf's, and API discovery that comes later than the CRD, leave it without anything to watch."""
+        while not thread.ended.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DEAF_SECONDS):
+                    await thread.ended.wait()
+                    return
+            if not thread.watching and self._clock.monotonic() - self.last_seen >= _DEAF_SECONDS:
+                thread.reason = "it never asked for the clusters, since it didn't find their CRD"
+                return
 
     def seen(self) -> None:
         """Called on any thread: the API server has answered the watch."""
         self.last_seen = self._clock.monotonic()
 
-    async def login(self, loop: asyncio.AbstractEventLoop) -> kopf.AiohttpSession:
-        """Called on kopf's loop, at the start and after each 401: a session with the credentials of now."""
+    async def login(
+        self, loop: asyncio.AbstractEventLoop, on_request: Callable[[str], None]
+    ) -> kopf.AiohttpSession:
+        """Called on kopf's loop, at the start and after each 401: a session with the credentials of now.
+        `on_request` is told the path of each request."""
         future = asyncio.run_coroutine_threadsafe(_await(self._credentials()), loop)
         credentials = await asyncio.wrap_future(future)
-        return kopf.AiohttpSession(server=credentials.server, aiohttp_session=self._session(credentials))
+        session = self._session(credentials, on_request)
+        return kopf.AiohttpSession(server=credentials.server, aiohttp_session=session)
 
     @property
     def scope(self) -> dict[str, Any]:
         """kopf's words for where to watch."""
         return {"namespaces": list(self._namespaces)} if self._namespaces else {"clusterwide": True}
 
-    def _session(self, credentials: Credentials) -> aiohttp.ClientSession:
+    def _session(self, credentials: Credentials, on_request: Callable[[str], None]) -> aiohttp.ClientSession:
         trace = aiohttp.TraceConfig()
+
+        async def asked(_: Any, __: Any, request: aiohttp.TraceRequestStartParams) -> None:
+            on_request(request.url.path)
 
         async def answered(*_: Any) -> None:
             self.seen()
 
+        trace.on_request_start.append(asked)
         trace.on_request_end.append(answered)
         headers = {"User-Agent": names.FIELD_MANAGER}
         if credentials.authorization:
@@ -106,6 +137,8 @@ class _KopfThread(threading.Thread):
         super().__init__(name="kopf", daemon=True)
         self.ended = asyncio.Event()
         self.reason = "it returned"
+        #: It has asked for the clusters.
+        self.watching = False
         self._watch = watch
         self._loop = loop
         self._kopf_loop: asyncio.AbstractEventLoop | None = None
@@ -146,7 +179,7 @@ class _KopfThread(threading.Thread):
 
         @kopf.on.login(registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
-            return await self._watch.login(self._loop)
+            return await self._watch.login(self._loop, self._asked)
 
         @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
         async def tell(
@@ -158,6 +191,10 @@ class _KopfThread(threading.Thread):
             )
 
         return registry
+
+    def _asked(self, path: str) -> None:
+        if path.endswith(f"/{names.PLURAL}"):
+            self.watching = True
 
 
 async def _await(value: Awaitable[Credentials]) -> Credentials:
