@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from inference_operator.api.routing import GatewayEvent, GatewayReport
-from inference_operator.api.v1alpha1 import InferenceClusterStatus
-from inference_operator.core.edges import edges
+from inference_operator.api.v1alpha1 import FailoverEvent, InferenceClusterStatus
+from inference_operator.core.edges import edges, same_event
 from inference_operator.core.status import rfc3339
 
 from .builders import NOW, engine, engines_of, gateway, loading, report, revision, unschedulable
@@ -104,6 +104,16 @@ def test_a_gateway_that_dies_before_it_counted_does_not_hide_the_loss() -> None:
     first = with_events(seen("g-0", uncounted))
     other = with_events(seen("g-1", down("a-1", 30)), before=first)
     assert told(first, other) == [("Warning", "EngineDown")]
+
+
+@pytest.mark.parametrize("time", ["yesterday", "", "2026-13-01T00:00:00Z"])
+def test_a_time_that_is_none_is_no_event_of_now(time: str) -> None:
+    # model_construct: what the API server refuses today was stored by yesterday's CRD.
+    odd = FailoverEvent.model_construct(time=time, kind="EngineDown", pod="a-1", gateway="g", streams_cut=1)
+    fine = odd.model_copy(update={"time": rfc3339(NOW)})
+    assert not same_event(odd, fine)
+    assert same_event(odd, odd)
+    assert not same_event(odd, odd.model_copy(update={"pod": "a-2"}))
 
 
 def test_a_message_that_changes_is_no_edge() -> None:

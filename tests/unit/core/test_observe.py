@@ -309,3 +309,20 @@ def test_what_a_newer_release_wrote_into_the_status_costs_only_its_own_field() -
     assert got.revisions is not None
     assert got.revisions.stable == "r1"
     assert got.replicas == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("2026-11-30T12:00:00Z", 1_796_040_000.0),
+        ("2026-11-30T13:00:00+01:00", 1_796_040_000.0),
+        ("2026-11-30T12:00:00", 1_796_040_000.0),
+        ("yesterday", 0.0),
+        ("2026-11-30T12:00:60Z", 0.0),
+        ("", 0.0),
+        (None, 0.0),
+        (1_796_040_000, 0.0),
+    ],
+)
+def test_any_time_is_seconds_and_none_is_an_error(text: object, want: float) -> None:
+    assert timestamp(text) == want

@@ -56,7 +56,15 @@ def test_what_a_newer_release_added_is_ignored() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"plan": None}, {"plan": {}}, {"template": "text"}, {"plan": {**encode_plan(PLAN), "gpus": "many"}}],
+    [
+        {"plan": None},
+        {"plan": {}},
+        {"template": "text"},
+        {"plan": {**encode_plan(PLAN), "gpus": "many"}},
+        {"plan": {**encode_plan(PLAN), "gpus": float("inf")}},
+        {"plan": {**encode_plan(PLAN), "reasons": [1]}},
+        {"plan": {**encode_plan(PLAN), "model": "x" * 201}},
+    ],
 )
 def test_an_unreadable_record_is_told_apart(change: dict[str, Any]) -> None:
     with pytest.raises(RecordError, match="unreadable revision record"):

@@ -188,3 +188,17 @@ def test_the_last_ten_are_kept() -> None:
 def test_other_events_are_not_failovers() -> None:
     refused = GatewayEvent(kind="ConfigRefused", time=NOW, message="bad")
     assert failovers(report("g-0", events=[refused])) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        (1_796_040_000.9, "2026-11-30T12:00:00Z"),
+        (1e300, "9999-12-31T23:59:59Z"),
+        (float("inf"), "9999-12-31T23:59:59Z"),
+        (-1e300, "1970-01-01T00:00:00Z"),
+        (float("nan"), "1970-01-01T00:00:00Z"),
+    ],
+)
+def test_every_number_of_seconds_has_a_time(seconds: float, want: str) -> None:
+    assert rfc3339(seconds) == want

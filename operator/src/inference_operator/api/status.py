@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field, StringConstraints
 
 from .base import ATOMIC, BY_TYPE, StatusModel
+
+#: RFC 3339. The digits are spelled out: pydantic's \d takes those of every script, and the API
+#: server's only ours.
+_TIME_PATTERN: Final = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$"
+)
+_Time = Annotated[str, StringConstraints(max_length=32, pattern=_TIME_PATTERN)]
+_Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 class ConditionStatus(StrEnum):
@@ -30,9 +38,7 @@ class Condition(StatusModel):
         default="", description="Why, for people: field, number, what to do."
     )
     observed_generation: int = Field(default=0, description="The spec's generation that it speaks of.")
-    last_transition_time: Annotated[str, StringConstraints(max_length=32)] = Field(
-        description="When status changed last."
-    )
+    last_transition_time: _Time = Field(description="When status changed last.")
 
 
 class PlanStatus(StatusModel):
@@ -42,10 +48,10 @@ class PlanStatus(StatusModel):
     model: Annotated[str, StringConstraints(max_length=200)]
     engine_version: Annotated[str, StringConstraints(max_length=40)]
     accelerator: Annotated[str, StringConstraints(max_length=63)] | None = None
-    tensor: int
-    gpus: int = Field(description="GPUs of one replica.")
-    max_concurrency: int = Field(description="Requests that one replica works on at once.")
-    context_length: int | None = None
+    tensor: _Count
+    gpus: _Count = Field(description="GPUs of one replica.")
+    max_concurrency: _Count = Field(description="Requests that one replica works on at once.")
+    context_length: _Count | None = None
     reasons: Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Field(max_length=16)] = Field(
         default_factory=list, json_schema_extra=ATOMIC
     )
@@ -62,14 +68,15 @@ class RevisionsStatus(StatusModel):
 
 
 class FailoverEvent(StatusModel):
-    """One engine that the gateways took out of service, or took back."""
+    """One engine that the gateways took out of service, or took back. No bound is narrower than that of the
+    gateways' own event (routing.py), which this one is made from."""
 
-    time: Annotated[str, StringConstraints(max_length=32)]
+    time: _Time
     kind: Annotated[str, StringConstraints(max_length=32)]
     pod: Annotated[str, StringConstraints(max_length=253)]
     gateway: Annotated[str, StringConstraints(max_length=253)]
-    detection_ms: int | None = None
-    streams_cut: int | None = None
+    detection_ms: _Count | None = None
+    streams_cut: _Count | None = None
 
 
 class FailoverStatus(StatusModel):

@@ -27,8 +27,9 @@ def edges(before: InferenceClusterStatus, after: InferenceClusterStatus) -> Iter
 
 def same_event(event: FailoverEvent, other: FailoverEvent) -> bool:
     """Do both tell of the same loss (or return) of the same engine?"""
-    apart = abs(timestamp(event.time) - timestamp(other.time))
-    return event.kind == other.kind and event.pod == other.pod and apart <= _SAME_EVENT
+    if (event.kind, event.pod) != (other.kind, other.pod):
+        return False
+    return abs(timestamp(event.time) - timestamp(other.time)) <= _SAME_EVENT
 
 
 def _failovers(status: InferenceClusterStatus) -> Sequence[FailoverEvent]:

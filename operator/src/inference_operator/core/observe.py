@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
 from ..api import names
 from ..api.routing import GatewayReport, Routing
@@ -149,7 +150,9 @@ def _record(obj: Object) -> Record | None:
     try:
         if obj["kind"] == "ControllerRevision":
             return decode(obj.get("data") or {})
-        return decode(json.loads((obj["metadata"].get("annotations") or {}).get(names.ANNOTATION_RECORD, "")))
+        # Not Python's json: that one runs out of stack, and lets pass what no JSON can say again.
+        copy = (obj["metadata"].get("annotations") or {}).get(names.ANNOTATION_RECORD, "")
+        return decode(from_json(copy, allow_inf_nan=False))
     except (RecordError, ValueError):
         return None
 
@@ -312,9 +315,18 @@ def _parsed(model: type[_M], text: str) -> _M | None:
         return None
 
 
-def timestamp(text: str | None) -> float:
-    """Seconds since the epoch of an RFC 3339 time; 0.0 when there is none."""
-    return datetime.fromisoformat(text).timestamp() if text else 0.0
+def timestamp(text: object) -> float:
+    """Seconds since the epoch of an RFC 3339 time; 0.0 for whatever isn't one. Without a zone it is UTC.
+
+    Some of these times stand where people can write (status), so none of them may end a pass.
+    """
+    if not isinstance(text, str):
+        return 0.0
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return 0.0
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _integer(text: str | None) -> int | None:

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
 
 from .canonical import digest
 from .model import Plan
@@ -82,22 +85,49 @@ def encode_plan(plan: Plan) -> dict[str, Any]:
     return {key: value for key, value in document.items() if value is not None and value != []}
 
 
-def decode_plan(document: Mapping[str, Any]) -> Plan:
-    """The other way round. Raises KeyError or TypeError for what is missing or of the wrong type."""
+def decode_plan(document: object) -> Plan:
+    """The other way round. Raises ValueError for what is missing, of the wrong type or out of bounds."""
+    read = _PlanDocument.model_validate(document)
     return Plan(
-        input_digest=str(document["inputDigest"]),
-        model_id=str(document["model"]),
-        served_name=str(document["servedName"]),
-        engine=str(document["engine"]),
-        version=str(document["version"]),
-        image=str(document["image"]),
-        args=tuple(document.get("args", ())),
-        accelerator=document.get("accelerator"),
-        gpu_products=tuple(document.get("gpuProducts", ())),
-        resource_name=str(document["resourceName"]),
-        tensor=int(document["tensor"]),
-        gpus=int(document["gpus"]),
-        max_concurrency=int(document["maxConcurrency"]),
-        context_length=document.get("contextLength"),
-        reasons=tuple(document.get("reasons", ())),
+        input_digest=read.input_digest,
+        model_id=read.model,
+        served_name=read.served_name,
+        engine=read.engine,
+        version=read.version,
+        image=read.image,
+        args=tuple(read.args),
+        accelerator=read.accelerator,
+        gpu_products=tuple(read.gpu_products),
+        resource_name=read.resource_name,
+        tensor=read.tensor,
+        gpus=read.gpus,
+        max_concurrency=read.max_concurrency,
+        context_length=read.context_length,
+        reasons=tuple(read.reasons),
     )
+
+
+_Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+class _PlanDocument(BaseModel):
+    """Strict, since what a person wrote into a record must not come up as an error in the middle of a pass:
+    the bounds are those of the status, where the plan is told."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, alias_generator=to_camel)
+
+    input_digest: Annotated[str, StringConstraints(max_length=64)]
+    model: Annotated[str, StringConstraints(max_length=200)]
+    served_name: str
+    engine: str
+    version: Annotated[str, StringConstraints(max_length=40)]
+    image: str
+    args: list[str] = []
+    accelerator: Annotated[str, StringConstraints(max_length=63)] | None = None
+    gpu_products: list[str] = []
+    resource_name: str
+    tensor: _Count
+    gpus: _Count
+    max_concurrency: _Count
+    context_length: _Count | None = None
+    reasons: list[str] = []

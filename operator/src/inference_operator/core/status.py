@@ -32,6 +32,8 @@ from .verdicts import VERDICTS
 _EVENTS_KEPT = 10
 _REASON_LIMIT = 256
 _REASONS_KEPT = 16
+#: 9999-12-31T23:59:59Z.
+_LAST_SECOND = 253_402_300_799.0
 
 
 def compute_status(
@@ -136,8 +138,11 @@ def _condition(facts: Facts, kind: ConditionType) -> Condition:
 
 
 def rfc3339(seconds: float) -> str:
-    """Whole seconds in UTC, as metav1.Time writes them."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Whole seconds in UTC, as metav1.Time writes them; what no such time can say is its nearest one."""
+    # The order of arguments makes 0 of a NaN.
+    return datetime.fromtimestamp(int(min(_LAST_SECOND, max(0.0, seconds))), UTC).strftime(
+        "%Y-%m-%dT%H:%M:%SZ"
+    )
 
 
 def _failovers(observed: Observed) -> list[FailoverEvent]:

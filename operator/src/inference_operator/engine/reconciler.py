@@ -9,6 +9,7 @@ our own writes on top, so a pass over a settled cluster is one GET and no write.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -33,6 +34,8 @@ from .directory import Directory
 from .queue import Key
 from .report import Report
 from .reports import orphans, prune
+
+log = logging.getLogger(__name__)
 
 #: Kinds of a cluster's own children.
 CHILD_KINDS: Final = (
@@ -115,8 +118,7 @@ class Reconciler:
             problems=intent.problems,
         )
         if not observed.status.conditions:
-            # kstatus takes an object without conditions for done, so a new one says at once that it isn't.
-            await report.write(intent.spec, intent.plan, observed, None)
+            await self._say_at_once(report, intent, observed)
         if intent.spec is None or intent.spec.suspend:
             await report.write(intent.spec, intent.plan, observed, None)
             return self._resync()
@@ -145,6 +147,17 @@ class Reconciler:
         wake = AFTER_WRITE_SECONDS if applier.wrote else decision.wake
         applier.raise_errors(wake)
         return self._resync() if wake is None else min(self._resync(), wake)
+
+    async def _say_at_once(self, report: Report, intent: _Intent, observed: Observed) -> None:
+        """kstatus takes an object without conditions for done, so a new one says at once that it isn't.
+
+        Whatever goes wrong here must not keep the children from being made: the report at the end of the pass
+        meets it again, and raises it.
+        """
+        try:
+            await report.write(intent.spec, intent.plan, observed, None)
+        except Exception as error:
+            log.warning("no first status", extra={"context": report.context, "reason": repr(error)})
 
     def _look(self, cluster: Object) -> tuple[dict[Ref, Object], Observed]:
         """The watched children by kind and name, and what they mean."""
