@@ -68,9 +68,9 @@ class RevisionsStatus(StatusModel):
 
 
 class FailoverEvent(StatusModel):
-    """One engine that the gateways took out of service, or took back. No bound is narrower than that of the
-    gateways' own event (routing.py), which this one is made from."""
+    """One engine that the gateways took out of service, or took back."""
 
+    # No bound is narrower than that of the gateways' own event (routing.py), which this one is made from.
     time: _Time
     kind: Annotated[str, StringConstraints(max_length=32)]
     pod: Annotated[str, StringConstraints(max_length=253)]
