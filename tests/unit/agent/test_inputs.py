@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,25 @@ def test_a_document_may_be_right_again_after_a_refusal():
     told.inputs.routing_text(CLUSTER, GOOD)
     told.inputs.routing_text(CLUSTER, "{")
     assert len(told.refused) == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("queue_timeout_seconds", "1e300"),
+        ("drain_timeout_seconds", "Infinity"),
+        ("drain_timeout_seconds", "0"),
+        ("queue_length", "9" * 30),
+        ("port", "70000"),
+        ("since", "NaN"),
+    ],
+)
+def test_a_number_out_of_bounds_is_refused_with_its_field(field: str, value: str):
+    told = Told()
+    told.inputs.routing_text(CLUSTER, re.sub(rf'"{field}":[0-9.]+', f'"{field}":{value}', GOOD))
+    assert told.inputs.digest(CLUSTER) == ""
+    assert len(told.refused) == 1
+    assert field in told.refused[0]
 
 
 def test_other_gateways_are_peers_the_own_pod_is_not():

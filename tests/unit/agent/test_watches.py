@@ -56,7 +56,7 @@ async def test_a_first_list_is_taken_as_a_whole_and_the_selectors_fit_the_agents
 
     api = TwoKinds()
     async with serve(api, tmp_path) as client:
-        watches = Watches(client, inputs)
+        watches = Watches(client, inputs, "gateway-0")
         task = asyncio.create_task(watches.run())
         try:
             await until(lambda: inputs.complete)
@@ -71,6 +71,7 @@ async def test_a_first_list_is_taken_as_a_whole_and_the_selectors_fit_the_agents
     asked = {(r.path, r.query.get("fieldSelector"), r.query.get("labelSelector")) for r in api.requests}
     assert asked == {
         ("/api/v1/namespaces/team-a/configmaps", "metadata.name=llama-routing", None),
+        ("/api/v1/namespaces/team-a/configmaps", "metadata.name=llama-gateway-report", None),
         (
             "/apis/discovery.k8s.io/v1/namespaces/team-a/endpointslices",
             None,

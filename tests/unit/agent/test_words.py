@@ -8,6 +8,7 @@ import string
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from inference_operator.agent import config, words
 from inference_operator.agent.model import Engine, Pool, check_routing
@@ -77,18 +78,11 @@ def test_whatever_passes_is_one_harmless_word(check, value):
 def test_a_rendered_file_never_gets_a_line_or_a_word_more(revision, health, pod, address):
     plain = builders.pool(Engine("e0", "10.0.1.1", "n"))
     want = shape(config.file(builders.gateway(plain), builders.settings(), {}))
-    pool = Pool(
-        "team-a",
-        "llama",
-        builders.track(revision, health_path=health),
-        (Engine(pod, address, "n"),),
-        1,
-        100,
-        5.0,
-    )
     try:
+        track = builders.track(revision, health_path=health)
+        pool = Pool("team-a", "llama", track, (Engine(pod, address, "n"),), 1, 100, 5.0)
         text = config.file(builders.gateway(pool), builders.settings(), {})
-    except words.RefusedError:
+    except (words.RefusedError, ValidationError):
         return
     assert shape(text) == want
 
@@ -117,10 +111,7 @@ def test_zones_are_refused():
         builders.routing(builders.track(health_path="/a b")),
         builders.routing(builders.track("v\n1")),
         builders.routing(builders.track(service="a/b")),
-        builders.routing(builders.track(port=70_000)),
         builders.routing(builders.track(), builders.track()),
-        builders.routing(builders.track(), queue_timeout_seconds=float("inf")),
-        builders.routing(builders.track(), drain_timeout_seconds=1e9),
         builders.routing(builders.track(), cluster="a.b"),
     ],
 )

@@ -81,13 +81,10 @@ def check_routing(routing: Routing) -> None:
     revisions = [track.revision for track in routing.tracks]
     if len(set(revisions)) != len(revisions):
         raise words.RefusedError("tracks[].revision: a revision is listed twice")
-    for field in ("queue_timeout_seconds", "drain_timeout_seconds"):
-        words.seconds(getattr(routing, field), field)
     for track in routing.tracks:
         words.backend_name(routing.namespace, routing.cluster, track.revision)
         words.label(track.service, "tracks[].service")
         words.path(track.health_path, "tracks[].health_path")
-        words.port(track.port, "tracks[].port")
 
 
 def gateway(inputs: dict[tuple[str, str], ClusterInput]) -> Gateway:

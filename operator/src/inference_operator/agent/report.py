@@ -1,9 +1,16 @@
-"""This pod's key in a cluster's report ConfigMap: written on change, at most once a second."""
+"""This pod's key in a cluster's report ConfigMap: written on change, at most once a second.
+
+It is compared with what the key really holds: the operator believes it, so a foreign edit must not stay. The
+other gateways' keys are of no concern here, and an equal key is never written, so gateways can't drive each
+other.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -15,6 +22,8 @@ log = logging.getLogger(__name__)
 
 _PERIOD_SECONDS: Final = 1.0
 _BACKOFF_MAX_SECONDS: Final = 30.0
+#: Somebody who changes the key again and again, such as an admission webhook, is not answered faster.
+REPAIR_SECONDS: Final = 30.0
 
 
 class Writer(Protocol):
@@ -24,21 +33,46 @@ class Writer(Protocol):
         """Server-side apply with this pod's own field manager."""
 
 
+class Copy(Protocol):
+    """The watched copy of the report ConfigMap, trimmed by `trim`."""
+
+    def get(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """The object as last seen; None = not seen."""
+
+    def upsert(self, obj: dict[str, Any]) -> None:
+        """Take over the answer of a write, unless something newer was seen."""
+
+
+def trim(obj: dict[str, Any], pod: str) -> dict[str, Any]:
+    """Keep the pod's own report, "" when it has none."""
+    meta = obj["metadata"]
+    return {
+        "metadata": {key: meta[key] for key in ("namespace", "name", "resourceVersion")},
+        "report": (obj.get("data") or {}).get(_key(pod), ""),
+    }
+
+
 class Reporter:
     """Keeps one cluster's report equal to what `current` says."""
 
     def __init__(
         self,
         writer: Writer,
+        copy: Copy,
         cluster: tuple[str, str],
         current: Callable[[], GatewayReport],
         on_write: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer = writer
-        self._namespace, self._name = cluster
+        self._copy = copy
+        self._namespace, cluster_name = cluster
+        self._name = names.report_name(cluster_name)
         self._current = current
         self._on_write = on_write
-        self._written: GatewayReport | None = None
+        self._clock = clock
+        self._written = ""
+        self._repaired = -math.inf
 
     async def run(self) -> None:
         """Write changes for ever; a failed write is repeated after 1, 2, 4, … 30 s with what is true then."""
@@ -53,17 +87,42 @@ class Reporter:
             await asyncio.sleep(pause)
 
     async def write(self) -> None:
-        """One write, if something has changed since the last."""
+        """One write, if the key doesn't hold what is true now."""
         report = self._current()
-        if report == self._written:
+        text = report.model_dump_json()
+        if text == self._live():
+            self._written = text
             return
-        await self._writer.apply(
+        foreign = text == self._written
+        if foreign and self._clock() - self._repaired < REPAIR_SECONDS:
+            return
+        answer = await self._writer.apply(
             {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
-                "metadata": {"namespace": self._namespace, "name": names.report_name(self._name)},
-                "data": {f"{names.REPORT_KEY_PREFIX}{report.gateway}": report.model_dump_json()},
+                "metadata": {"namespace": self._namespace, "name": self._name},
+                "data": {_key(report.gateway): text},
             }
         )
-        self._written = report
+        self._written = text
+        if foreign:
+            self._repaired = self._clock()
+            log.warning(
+                "somebody else had changed this gateway's report: written again",
+                extra={"config_map": f"{self._namespace}/{self._name}"},
+            )
+        # Else an older event that is still on its way would look like a foreign edit.
+        self._copy.upsert(answer)
         self._on_write()
+
+    def _live(self) -> str:
+        """What the key holds, as far as is known: without a copy, what was written last.
+
+        A deleted ConfigMap counts as unknown. The agent may not make it, the operator does, without our key.
+        """
+        seen = self._copy.get(self._namespace, self._name)
+        return self._written if seen is None else str(seen["report"])
+
+
+def _key(pod: str) -> str:
+    return f"{names.REPORT_KEY_PREFIX}{pod}"

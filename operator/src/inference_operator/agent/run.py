@@ -22,7 +22,7 @@ from .inputs import Cluster, Inputs
 from .metrics import Metrics
 from .monitor import Monitor
 from .peers import Peers
-from .report import Reporter, Writer
+from .report import Reporter
 from .server import Server
 from .settings import Settings
 from .watches import Watches
@@ -66,8 +66,8 @@ class Agent:
             events=self.monitor.events(cluster),
         )
 
-    async def run(self, writer: Writer | None = None, watches: Watches | None = None) -> None:
-        """Work until HAProxy has gone after `leave`. Without a writer nothing is reported."""
+    async def run(self, client: KubeClient | None = None) -> None:
+        """Work until HAProxy has gone after `leave`. Without a client nothing is watched and reported."""
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(
             lambda: haproxylog.Receiver(self._line), local_addr=("127.0.0.1", self.settings.log_port)
@@ -77,7 +77,7 @@ class Agent:
         host = "::" if ":" in self.settings.pod_ip else "0.0.0.0"  # noqa: S104 - probes come from the node
         await web.TCPSite(runner, host, self.settings.agent_port).start()
         try:
-            await self._work(writer, watches)
+            await self._work(client)
         finally:
             await runner.cleanup()
             transport.close()
@@ -88,16 +88,15 @@ class Agent:
         self.control.leaving = True
         self.control.wake()
 
-    async def _work(self, writer: Writer | None, watches: Watches | None) -> None:
+    async def _work(self, client: KubeClient | None) -> None:
         coroutines = [self.peers.run()]
-        if writer is not None:
-            for cluster in self.inputs.clusters:
+        if client is not None:
+            self._watches = Watches(client, self.inputs, self.settings.pod)
+            coroutines.append(self._watches.run())
+            for cluster, copy in self._watches.reports.items():
                 current = partial(self.report, cluster)
-                reporter = Reporter(writer, cluster, current, self.metrics.report_writes.inc)
+                reporter = Reporter(client, copy, cluster, current, self.metrics.report_writes.inc)
                 coroutines.append(reporter.run())
-        if watches is not None:
-            self._watches = watches
-            coroutines.append(watches.run())
         async with asyncio.TaskGroup() as group:
             others = [group.create_task(coroutine) for coroutine in coroutines]
             control = group.create_task(self.control.run())
@@ -145,7 +144,7 @@ async def serve(settings: Settings, clusters: tuple[Cluster, ...], kubeconfig: s
         drain = agent.inputs.gateway(time.monotonic()).drain_timeout_seconds
         deadline.append(loop.call_later(drain + _LEAVE_SECONDS, work.cancel))
 
-    work = asyncio.ensure_future(agent.run(client, Watches(client, agent.inputs)))
+    work = asyncio.ensure_future(agent.run(client))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, leave)
     try:

@@ -1,14 +1,15 @@
-"""Two watches per cluster feed the inputs: its routing ConfigMap and its EndpointSlices."""
+"""Three watches per cluster: routing and slices feed the inputs, the report ConfigMap feeds the reporter."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from ..adapters.informer import Informer
 from ..adapters.kube import KubeClient
 from ..api import names
-from . import endpoints
+from . import endpoints, report
 from .inputs import Cluster, Inputs
 
 
@@ -24,9 +25,11 @@ def trim_config_map(obj: dict[str, Any]) -> dict[str, Any]:
 class Watches:
     """Runs the informers of all clusters."""
 
-    def __init__(self, client: KubeClient, inputs: Inputs) -> None:
+    def __init__(self, client: KubeClient, inputs: Inputs, pod: str) -> None:
         self._client = client
         self._inputs = inputs
+        #: The report ConfigMap of each cluster, as far as it is this pod's.
+        self.reports = {cluster: self._report(cluster, pod) for cluster in inputs.clusters}
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -41,6 +44,7 @@ class Watches:
                 self._tasks += [
                     group.create_task(self._routing(cluster).run()),
                     group.create_task(self._follow_slices(cluster)),
+                    group.create_task(self.reports[cluster].run()),
                 ]
 
     def _routing(self, cluster: Cluster) -> Informer:
@@ -51,15 +55,16 @@ class Watches:
             if event_type != "DELETED" and obj["routing"] is not None:
                 self._inputs.routing_text(cluster, obj["routing"])
 
-        return Informer(
-            self._client,
-            "ConfigMap",
-            namespace=namespace,
-            # The agent's Role names its ConfigMaps; a list is allowed only with this selector.
-            field_selector=f"metadata.name={names.routing_name(name)}",
-            trim=trim_config_map,
-            on_change=changed,
-        )
+        return self._config_map(namespace, names.routing_name(name), trim=trim_config_map, on_change=changed)
+
+    def _report(self, cluster: Cluster, pod: str) -> Informer:
+        namespace, name = cluster
+        return self._config_map(namespace, names.report_name(name), trim=partial(report.trim, pod=pod))
+
+    def _config_map(self, namespace: str, name: str, **options: Any) -> Informer:
+        """The agent's Role names its ConfigMaps; a list is allowed only with this selector."""
+        selector = f"metadata.name={name}"
+        return Informer(self._client, "ConfigMap", namespace=namespace, field_selector=selector, **options)
 
     async def _follow_slices(self, cluster: Cluster) -> None:
         namespace, name = cluster

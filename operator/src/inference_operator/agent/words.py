@@ -14,8 +14,6 @@ _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _POD: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII)
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]{0,255}", re.ASCII)
 
-_MAX_SECONDS: Final = 7 * 86_400
-
 
 class RefusedError(ValueError):
     """A value from outside that may not reach HAProxy. The message names the field and what is legal."""
@@ -51,13 +49,6 @@ def port(value: int, field: str) -> int:
     """A TCP port."""
     if not 1 <= value <= 65535:
         raise RefusedError(f"{field}: {value} is not a port (1 to 65535)")
-    return value
-
-
-def seconds(value: float, field: str) -> float:
-    """A duration: HAProxy counts milliseconds in 31 bits, and infinity is no number for it."""
-    if not 0 < value <= _MAX_SECONDS:
-        raise RefusedError(f"{field}: {value} is not a duration above 0 and up to {_MAX_SECONDS} seconds")
     return value
 
 
