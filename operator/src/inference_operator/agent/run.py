@@ -16,6 +16,7 @@ from ..adapters.kube import KubeClient
 from ..api import names
 from ..api.routing import GatewayReport
 from . import haproxylog, view
+from .client import AgentClient
 from .control import Control
 from .haproxy import Haproxy
 from .inputs import Cluster, Inputs
@@ -134,7 +135,7 @@ class Agent:
 async def serve(settings: Settings, clusters: tuple[Cluster, ...], kubeconfig: str | None) -> None:
     """The whole agent, until SIGTERM and the end of HAProxy's streams."""
     manager = f"{names.AGENT_FIELD_MANAGER}-{settings.pod}"[:_MANAGER_LENGTH]
-    client = await KubeClient.connect(kubeconfig=kubeconfig, field_manager=manager)
+    client = await AgentClient.connect(kubeconfig=kubeconfig, field_manager=manager)
     agent = Agent(settings, clusters)
     loop = asyncio.get_running_loop()
     deadline: list[asyncio.TimerHandle] = []
