@@ -331,7 +331,7 @@ class PodMetadata(ApiModel):
 
 
 class Queue(ApiModel):
-    """Requests that no engine can take at once wait in the gateway."""
+    """What the engines can't take at once waits in the gateway; without a usable engine it answers 503."""
 
     length: int | None = Field(
         None,

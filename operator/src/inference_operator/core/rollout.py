@@ -178,7 +178,8 @@ def _held(target: Revision | None) -> str:
 def shares(n: int, target: str, revisions: Iterable[Revision], drained: Iterable[str]) -> dict[str, int]:
     """New requests follow the ready engines that aren't drained, in ten-thousandths.
 
-    With none at all they wait for the target; with no engine wanted there is nothing to wait for.
+    With none at all the target gets everything: its first engine then serves without a new document, and
+    until then the gateway answers 503. With no engine wanted nobody gets anything.
     """
     out = set(drained)
     weights = {r.name: sum(pod.name not in out for pod in r.ready) for r in revisions}
