@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from inference_operator.api import names
+from inference_operator.api.conditions import ConditionType
 from inference_operator.engine import reconciler as reconciler_module
 from inference_operator.engine.reconciler import AFTER_WRITE_SECONDS, RESYNC_SECONDS
-from inference_operator.ports import KubeError
+from inference_operator.ports import KubeError, NotFound
 from inference_operator.render import children as children_module
 from tests.unit.engine.fake_kube import Died, FakeKube, Object
 from tests.unit.engine.rig import KEY, Rig, cluster
@@ -206,10 +207,47 @@ async def test_a_cluster_that_is_gone_is_forgotten(rig: Rig) -> None:
     assert rig.directory.clusters("ns") == []
 
 
-async def test_a_cluster_that_is_being_deleted_is_left_to_garbage_collection(rig: Rig) -> None:
-    rig.kube.named(names.KIND, "llama")["metadata"]["deletionTimestamp"] = "2026-11-30T12:00:00Z"
+def delete(rig: Rig, *finalizers: str) -> None:
+    """As a user, while finalizers hold the cluster."""
+    meta = rig.kube.named(names.KIND, "llama")["metadata"]
+    meta |= {"deletionTimestamp": "2026-11-30T12:00:00Z", "finalizers": list(finalizers)}
+
+
+async def test_a_cluster_that_is_being_deleted_says_so_once_and_its_children_are_left_alone(
+    rig: Rig,
+) -> None:
+    await rig.run_until_quiet()
+    delete(rig, "b.example/backup", "a.example/audit")
+    for kind in ("Deployment", "Service"):
+        del rig.kube.objects[kind, "ns", "llama-gateway"]
+    rig.store.sync()
+    before = len(rig.kube.writes)
     assert await rig.run() is None
-    assert rig.kube.writes == []
+    assert rig.kube.writes[before:] == ["status InferenceCluster llama"]
+    ready = rig.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "Deleting")
+    assert ready["message"].endswith("Finalizers that hold it: a.example/audit, b.example/backup")
+    found = {c["type"]: c["status"] for c in rig.status()["conditions"]}
+    assert found == {
+        kind.value: "False" if kind is ConditionType.READY else "Unknown" for kind in ConditionType
+    }
+
+    rig.clock.time += 60
+    assert await rig.run() is None
+    assert len(rig.kube.writes) == before + 1, "written again though nothing has changed"
+
+    delete(rig, "a.example/audit")
+    await rig.run()
+    assert rig.condition("Ready")["message"].endswith("hold it: a.example/audit")
+    assert rig.condition("Ready")["lastTransitionTime"] == ready["lastTransitionTime"]
+    assert rig.kube.events[-1][1] == "Created", "nothing of this is an Event"
+
+
+async def test_a_cluster_that_goes_before_its_last_status_is_no_failure(rig: Rig) -> None:
+    delete(rig)
+    gone = NotFound("status: 404", status=404, transient=False)
+    rig.kube.refuse = lambda what: gone
+    assert await rig.run() is None
 
 
 async def test_a_suspended_cluster_gets_its_status_and_no_other_write(rig: Rig) -> None:

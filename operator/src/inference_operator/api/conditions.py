@@ -51,6 +51,7 @@ class Reason(StrEnum):
     INVALID = "Invalid"
     UNAVAILABLE = "Unavailable"
     SUSPENDED = "Suspended"
+    DELETING = "Deleting"
     # Available
     ENGINES_READY = "EnginesReady"
     NO_ENGINE = "NoEngine"
@@ -134,6 +135,7 @@ REASONS: Final[Mapping[ConditionType, Mapping[str, tuple[Reason, ...]]]] = {
             Reason.INVALID,
             Reason.UNAVAILABLE,
             Reason.SUSPENDED,
+            Reason.DELETING,
         ),
         **_OBSERVED_ONLY,
     },

@@ -10,7 +10,7 @@ our own writes on top, so a pass over a settled cluster is one GET and no write.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -89,7 +89,7 @@ class Reconciler:
         self._access = AccessReconciler(kube=kube, store=store, directory=directory, metrics=metrics)
 
     async def reconcile(self, key: Key) -> float | None:
-        """One pass; returns the seconds until the next one, None = the cluster is gone.
+        """One pass; returns the seconds until the next one, None = the cluster is gone or on its way out.
 
         Raises KubeError: transient for what a retry may heal.
         """
@@ -103,20 +103,17 @@ class Reconciler:
             return None
         self._directory.seen(namespace, name, cluster["metadata"]["uid"])
         if cluster["metadata"].get("deletionTimestamp"):
-            return None  # the children go by their ownerReferences
+            # The children go by their ownerReferences; what is left to do is to say so.
+            _, observed = self._look(cluster)
+            await self._report(cluster, ()).write_deletion(observed)
+            return None
         return await self._pass(cluster)
 
     async def _pass(self, cluster: Object) -> float:
         now = self._clock.now()
         live, observed = self._look(cluster)
         intent = _read(cluster, observed)
-        report = Report(
-            kube=self._kube,
-            metrics=self._metrics,
-            clock=self._clock,
-            cluster=cluster,
-            problems=intent.problems,
-        )
+        report = self._report(cluster, intent.problems)
         if not observed.status.conditions:
             await self._say_at_once(report, intent, observed)
         if intent.spec is None or intent.spec.suspend:
@@ -147,6 +144,11 @@ class Reconciler:
         wake = AFTER_WRITE_SECONDS if applier.wrote else decision.wake
         applier.raise_errors(wake)
         return self._resync() if wake is None else min(self._resync(), wake)
+
+    def _report(self, cluster: Object, problems: Sequence[Problem]) -> Report:
+        return Report(
+            kube=self._kube, metrics=self._metrics, clock=self._clock, cluster=cluster, problems=problems
+        )
 
     async def _say_at_once(self, report: Report, intent: _Intent, observed: Observed) -> None:
         """kstatus takes an object without conditions for done, so a new one says at once that it isn't.

@@ -7,12 +7,13 @@ import uuid
 from collections.abc import Sequence
 
 from ..api import names
-from ..api.v1alpha1 import InferenceClusterSpec
+from ..api.v1alpha1 import InferenceClusterSpec, InferenceClusterStatus
+from ..core.deletion import deletion_status
 from ..core.edges import edges
 from ..core.model import Decision, Note, Observed, Plan, Problem
 from ..core.observe import parse_status
 from ..core.status import compute_status
-from ..ports import Clock, Kube, KubeError, Metrics, Object
+from ..ports import Clock, Kube, KubeError, Metrics, NotFound, Object
 from ..render.children import rendering_digest
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,17 @@ class Report:
             if spec and plan and target
             else None,
         )
+        await self._write(status)
+
+    async def write_deletion(self, observed: Observed) -> None:
+        """Write that the cluster is being deleted, if that doesn't stand there already."""
+        finalizers = self._cluster["metadata"].get("finalizers") or ()
+        try:
+            await self._write(deletion_status(observed, finalizers, self._clock.now()))
+        except NotFound:
+            log.debug("it is gone", extra={"context": self.context})
+
+    async def _write(self, status: InferenceClusterStatus) -> None:
         if status == self._status:
             return
         meta = self._cluster["metadata"]
