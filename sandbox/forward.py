@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from sandbox.errors import SandboxError
+from sandbox.relay import FINISH
 from sandbox.up import listen
 
 if TYPE_CHECKING:
@@ -43,8 +44,7 @@ class Forward:
         try:
             while self._process.poll() is None:
                 if watch.poll() == 0:
-                    self._process.terminate()
-                    self._process.wait()
+                    self._finish()
                     raise SandboxError(
                         f"Service {namespace}/{name} is gone",
                         why="it was deleted; the connections through this forward have ended",
@@ -67,6 +67,14 @@ class Forward:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+
+    def _finish(self) -> None:
+        """Let the relay accept nothing more, and wait for the end of its connections."""
+        if self._process.stdin:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.write(FINISH)
+                self._process.stdin.flush()
+        self._process.wait()
 
     def close(self) -> None:
         """End the forward and the connections that go through it."""

@@ -11,15 +11,14 @@ import argparse
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import struct
 import sys
 
+#: On stdin: accept nothing more, and end with the last connection.
+FINISH = b"finish\n"
 _CHUNK = 256 * 1024
 _connections: set[asyncio.Task[None]] = set()
-#: asyncio holds tasks weakly.
-_ending: set[asyncio.Task[None]] = set()
 
 
 async def serve(listener: socket.socket, host: str, port: int) -> asyncio.Server:
@@ -63,12 +62,16 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-async def _until_stdin_closes() -> None:
-    """Return when the other end of stdin is gone: the process that asked for the forward has ended."""
+async def _until_told(server: asyncio.Server) -> None:
+    """Return when the other end of stdin is gone (the process that asked for the forward has ended), or, once
+    it said FINISH, at the end of the last connection."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    await reader.read()
+    if await reader.readline() == FINISH:
+        server.close()
+        while _connections:
+            await asyncio.wait(_connections)
 
 
 async def _run(arguments: argparse.Namespace) -> None:
@@ -76,21 +79,8 @@ async def _run(arguments: argparse.Namespace) -> None:
     server = await serve(socket.socket(fileno=arguments.fd), host, int(port))
     if not arguments.tie_to_stdin:
         await server.serve_forever()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _finish, server)
-    await _until_stdin_closes()
+    await _until_told(server)
     # Connections in progress would keep the process alive for as long as they last.
-    os._exit(0)
-
-
-def _finish(server: asyncio.Server) -> None:
-    """Accept nothing more, and end with the last connection."""
-    server.close()
-    _ending.add(asyncio.ensure_future(_end_when_idle()))
-
-
-async def _end_when_idle() -> None:
-    while _connections:
-        await asyncio.wait(_connections)
     os._exit(0)
 
 
@@ -99,7 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fd", type=int, required=True, help="inherited listening socket")
     parser.add_argument("--to", required=True, help="HOST:PORT to connect to")
-    parser.add_argument("--tie-to-stdin", action="store_true", help="end when stdin closes")
+    parser.add_argument("--tie-to-stdin", action="store_true", help="end when stdin closes, or says finish")
     asyncio.run(_run(parser.parse_args()))
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -58,3 +60,37 @@ async def test_a_refused_connection_is_a_reset_and_not_an_empty_answer() -> None
         await asyncio.wait_for(reader.read(), 5)
     writer.close()
     server.close()
+
+
+async def test_told_to_finish_it_ends_with_its_last_connection() -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            writer.write(data)
+        writer.close()
+
+    target = await asyncio.start_server(echo, "127.0.0.1", 0)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+        to = f"127.0.0.1:{target.sockets[0].getsockname()[1]}"
+        command = ["-m", "sandbox.relay", "--fd", str(listener.fileno()), "--to", to, "--tie-to-stdin"]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *command, stdin=subprocess.PIPE, pass_fds=(listener.fileno(),)
+        )
+    assert process.stdin is not None
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(b"one")
+    assert await reader.readexactly(3) == b"one"
+    process.stdin.write(relay.FINISH)
+    with pytest.raises(ConnectionRefusedError):
+        for _ in range(500):
+            _, refused = await asyncio.open_connection(*address)
+            refused.close()
+            await asyncio.sleep(0.01)
+    writer.write(b"two")
+    assert await reader.readexactly(3) == b"two"
+    assert process.returncode is None
+    writer.write_eof()
+    assert await reader.read() == b""
+    writer.close()
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+    target.close()
