@@ -60,7 +60,13 @@ def test_every_right_is_used_and_no_request_is_refused(operator: Lab, namespace:
     leader = granted(operator.get(f"{rbac}/namespaces/{OPERATOR_NAMESPACE}/roles/{RELEASE}-leader") or {})
     agents = granted(operator.get(f"{rbac}/namespaces/{namespace}/roles/inference-gateway-agents") or {})
     events = operator_events(operator.sandbox, reads=True)
-    refused = {describe(event) for event in events if event["responseStatus"]["code"] == 403}
+    refused = {
+        describe(event)
+        for event in events
+        if event["responseStatus"]["code"] == 403
+        # A pass may overlap with the end of its namespace, which answers the same code.
+        and "because it is being terminated" not in event["responseStatus"].get("message", "")
+    }
     assert refused == set()
     assert len(cluster_role) <= 60
     assert used(operator) | agents == cluster_role | leader
