@@ -88,6 +88,8 @@ class Operator:
         loop = asyncio.get_running_loop()
         self._telemetry = telemetry = Telemetry()
         self._crd = CrdState("the CustomResourceDefinition wasn't looked at yet")
+        #: The watches run.
+        self._began = False
         self._queue = WorkQueue(clock=clock, metrics=telemetry, jitter=jitter, call_later=loop.call_later)
         self._directory = Directory(self._queue.add)
         self._store = ChildStore(kube, namespaces=config.namespaces, on_cluster=self._queue.add, clock=clock)
@@ -140,6 +142,7 @@ class Operator:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._lag.run())
             await self._wait_for_crd()
+            self._began = True
             group.create_task(self._store.run())
             group.create_task(self._watch.run())
             await self._elector.run(self._lead)
@@ -189,10 +192,11 @@ class Operator:
         return self._clock.monotonic() - last
 
     def _watches(self) -> Mapping[str, float]:
-        if self._crd.problem:
+        if not self._began:
             return {}
         seen = {f"{i.kind} in {i.namespace or 'all namespaces'}": i.last_seen for i in self._store.informers}
-        return {names.KIND: self._watch.last_seen, **seen}
+        # Without the CRD nothing watches the clusters, and no restart would change that.
+        return seen if self._crd.problem else {names.KIND: self._watch.last_seen, **seen}
 
 
 @asynccontextmanager
