@@ -79,3 +79,24 @@ def test_a_service_account_that_was_deleted_replaces_the_gateways_without_a_lost
     assert lost(outcomes) == []
     answered = {outcome.engine for outcome in outcomes}
     assert answered == {pod["metadata"]["name"] for pod in operator.engines("llama", namespace)}
+
+
+def test_a_pod_that_lost_its_labels_goes_with_the_cluster(operator: Lab, namespace: str) -> None:
+    operator.apply(manifest("llama", replicas=1), namespace)
+    operator.until_ready("llama", namespace, replicas=1, timeout=120)
+    lost_pod = operator.engines("llama", namespace)[0]["metadata"]["name"]
+    kubectl = operator.sandbox.kubectl
+    kubectl(["label", "pod", lost_pod, "-n", namespace, "inferencecluster.io/revision-"])
+    operator.until(
+        "the cluster owns the pod",
+        lambda: "InferenceCluster" in str(pod_owners(operator, namespace, lost_pod)),
+        timeout=30,
+    )
+    operator.until_ready("llama", namespace, replicas=1, timeout=60)
+    operator.delete("llama", namespace)
+    operator.until("deletion", lambda: not operator.pods(namespace), timeout=90)
+
+
+def pod_owners(lab: Lab, namespace: str, name: str) -> object:
+    pod = lab.get(f"api/v1/namespaces/{namespace}/pods/{name}") or {}
+    return pod.get("metadata", {}).get("ownerReferences")

@@ -155,6 +155,29 @@ def test_what_something_else_controls_is_foreign_and_not_ours() -> None:
     assert not owned(child("Service", "x", uid="uid-2"), "uid-1")
 
 
+def test_a_pod_that_left_its_replica_set_is_told_by_its_name_and_so_is_one_that_came_back() -> None:
+    ours = {"kind": "InferenceCluster", "name": "llama", "uid": "uid-1"}
+
+    def alone(name: str, *owners: Object) -> Object:
+        made = pod(name)
+        made["metadata"]["ownerReferences"] = list(owners)
+        return made
+
+    replica_set = pod("p")["metadata"]["ownerReferences"][0]
+    got = look(
+        record(),
+        alone("llama-r1-abc12-lost0"),
+        alone("llama-gateway-abc12-lost1"),
+        alone("llama-r1-abc12-ours0", ours),
+        alone("llama-r1-abc12-back0", ours, replica_set),
+        pod("llama-r1-abc12-fine0"),
+        alone("llama-r9-abc12-other"),
+        alone("somebody"),
+    )
+    assert got.released == ("llama-r1-abc12-lost0", "llama-gateway-abc12-lost1")
+    assert got.regained == ("llama-r1-abc12-back0",)
+
+
 @pytest.mark.parametrize(
     "stray",
     [

@@ -153,6 +153,10 @@ class Observed:
     status: InferenceClusterStatus
     #: "Kind/name" of objects that carry our names or labels, but that something else controls.
     foreign: tuple[str, ...] = ()
+    #: Pods that left their ReplicaSet, since somebody changed their labels: nothing would ever delete them.
+    released: tuple[str, ...] = ()
+    #: Pods that have a ReplicaSet again, and were made to go with the cluster in between.
+    regained: tuple[str, ...] = ()
     #: Revision names of Deployments of ours without a record or its copy: nothing is known of their plan.
     unrecorded: tuple[str, ...] = ()
 

@@ -50,20 +50,26 @@ def observe(
     """
     ref = cluster_ref(cluster)
     revisions, unrecorded = _revisions(ref, children, node_ready)
+    made = list(_made_by(ref, revisions, children))
     return Observed(
         cluster=ref,
         revisions=revisions,
         gateway=_gateway(ref, children),
         status=parse_status(cluster.get("status") or {}),
         foreign=tuple(_foreign(ref, children)),
+        released=tuple(pod["metadata"]["name"] for pod in made if not _owners(pod)),
+        regained=tuple(
+            pod["metadata"]["name"]
+            for pod in made
+            if controller(pod) is not None and any(owner["uid"] == ref.uid for owner in _owners(pod))
+        ),
         unrecorded=unrecorded,
     )
 
 
 def controller(obj: Object) -> Mapping[str, Any] | None:
     """The ownerReference of the object's controller."""
-    references = obj["metadata"].get("ownerReferences") or ()
-    return next((reference for reference in references if reference.get("controller")), None)
+    return next((reference for reference in _owners(obj) if reference.get("controller")), None)
 
 
 def owned(obj: Object, uid: str) -> bool:
@@ -92,6 +98,21 @@ def _foreign(ref: ClusterRef, children: Mapping[str, Sequence[Object]]) -> Itera
         for obj in children[kind]:
             if not owned(obj, ref.uid):
                 yield f"{kind}/{obj['metadata']['name']}"
+
+
+def _made_by(
+    ref: ClusterRef, revisions: Iterable[Revision], children: Mapping[str, Sequence[Object]]
+) -> Iterator[Object]:
+    """Pods that a ReplicaSet of ours made, by their name alone: `<deployment>-<hash>-<random>`."""
+    workloads = {names.workload_name(ref.name, revision.name) for revision in revisions}
+    workloads.add(names.gateway_name(ref.name))
+    for pod in children.get("Pod", ()):
+        if pod["metadata"]["name"].rsplit("-", 2)[0] in workloads:
+            yield pod
+
+
+def _owners(pod: Object) -> Sequence[Object]:
+    return pod["metadata"].get("ownerReferences") or ()
 
 
 def _ours(ref: ClusterRef, children: Mapping[str, Sequence[Object]], kind: str) -> list[Object]:

@@ -1,6 +1,6 @@
 """Makes the children of one cluster equal to what was decided, with as few requests as possible.
 
-    missing or in the way?  ->  apply what differs  ->  marks on pods  ->  deletions
+    missing or in the way?  ->  apply what differs  ->  marks on pods, owners of lost ones  ->  deletions
 
 Each revision's objects are applied in the given order, revisions and the rest side by side. A failure ends
 the work on its own revision only: a Deployment is never made without the record that says what it is,
@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any
 
 from ..api import names
 from ..core.fields import needs_apply
 from ..core.model import ClusterRef
 from ..core.observe import controller, owned
 from ..ports import Kube, KubeError, Metrics, Object, Store
+from ..render.common import owner_reference
 
 log = logging.getLogger(__name__)
 
@@ -64,13 +66,38 @@ class Applier:
         """Write deletion costs of pods (None removes one)."""
         for name, cost in costs.items():
             annotations = {names.ANNOTATION_DELETION_COST: cost}
-            try:
-                pod = await self._kube.annotate("Pod", self._owner.namespace, name, annotations)
-            except KubeError as error:
-                if error.status != 404:
-                    self.errors.append(error)
-            else:
-                self._written("Pod", "annotate", pod)
+            patch = self._kube.annotate("Pod", self._owner.namespace, name, annotations)
+            await self._patch_pod("annotate", patch)
+
+    async def adopt(self, released: Iterable[str], regained: Iterable[str]) -> None:
+        """Make pods that left their ReplicaSet go with the cluster, until they have one again.
+
+        The garbage collector keeps what has any living owner, so the cluster must not stay one; and it never
+        is the controller: a ReplicaSet whose selector matches again takes only pods without one.
+        """
+        ours = owner_reference(self._owner.name, self._owner.uid, controller=False)
+        for name in released:
+            log.warning(
+                "a pod left its ReplicaSet, somebody changed its labels: it goes with the cluster",
+                extra={"context": self._context, "child": name},
+            )
+            await self._own(name, [ours])
+        for name in regained:
+            owners = self._live["Pod", name]["metadata"]["ownerReferences"]
+            await self._own(name, [owner for owner in owners if owner["uid"] != self._owner.uid])
+
+    async def _own(self, name: str, owners: list[Object]) -> None:
+        uid = self._live["Pod", name]["metadata"]["uid"]
+        patch: Object = {"metadata": {"uid": uid, "ownerReferences": owners}}
+        await self._patch_pod("merge", self._kube.merge("Pod", self._owner.namespace, name, patch))
+
+    async def _patch_pod(self, verb: str, patch: Coroutine[Any, Any, Object]) -> None:
+        """A pod that has gone in between needs nothing."""
+        try:
+            self._written("Pod", verb, await patch)
+        except KubeError as error:
+            if error.status != 404:
+                self.errors.append(error)
 
     async def delete(self, unwanted: Iterable[Ref]) -> None:
         """Delete what is ours, in order, only as it was seen. The first failure ends it: the order counts."""

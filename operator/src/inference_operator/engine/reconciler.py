@@ -134,6 +134,7 @@ class Reconciler:
         )
         await applier.apply(children(intent.spec, intent.plan, observed, decision, self._settings))
         await applier.mark(marks(observed, decision))
+        await applier.adopt(observed.released, observed.regained)
         await applier.delete(unwanted(intent.spec, observed, decision))
         await self._prune(observed.cluster, live, applier.errors)
         await report.tell(decision.notes)
