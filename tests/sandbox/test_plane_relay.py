@@ -81,7 +81,8 @@ async def test_told_to_finish_it_ends_with_its_last_connection() -> None:
     writer.write(b"one")
     assert await reader.readexactly(3) == b"one"
     process.stdin.write(relay.FINISH)
-    with pytest.raises(ConnectionRefusedError):
+    # Refused, or reset when it was still in the backlog.
+    with pytest.raises(ConnectionError):
         for _ in range(500):
             _, refused = await asyncio.open_connection(*address)
             refused.close()
