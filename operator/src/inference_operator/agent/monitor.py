@@ -78,7 +78,7 @@ class _Watch:
 
     def doubtful(self, server: Server, now: float) -> bool:
         """Down by failed connections alone: nothing that a check has confirmed."""
-        unchecked = server.check.lstrip("* ") == "HANA"
+        unchecked = server.checked == "HANA"
         return server.passive and not (unchecked and now - self.check_failed <= _SIGN_SECONDS)
 
     def bad(self, now: float) -> bool:
@@ -176,7 +176,7 @@ class Monitor:
         """Take in one server; True: it is dead beyond doubt, and its sessions are to be closed."""
         watch = self._watch(key)
         if not server.dead:
-            if server.check.lstrip("* ") == "L7OK":
+            if server.checked == "L7OK":
                 watch.check_failed = -math.inf
             if now < watch.held_until:
                 return False

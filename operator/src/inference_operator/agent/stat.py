@@ -51,9 +51,14 @@ class Server:
         return self.backend, self.name
 
     @property
+    def checked(self) -> str:
+        """`check` without HAProxy's star for a check that runs just now."""
+        return self.check.lstrip("* ")
+
+    @property
     def passive(self) -> bool:
         """Down, but its last check went well, or was none: by errors of requests alone."""
-        return self.dead and self.check.lstrip("* ") in _UNCONFIRMED
+        return self.dead and self.checked in _UNCONFIRMED
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ..api.conditions import Reason
@@ -104,26 +104,30 @@ def _no_volume(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) -
     return Failure(Reason.MISSING_OBJECT, text, for_person=True)
 
 
+def _waiting_with(pods: Sequence[EnginePod], reasons: Collection[str]) -> tuple[list[EnginePod], str]:
+    """Pods that wait for one of these reasons, and what the kubelet says of the first."""
+    bad = [pod for pod in pods if pod.waiting in reasons]
+    return bad, f"pod {bad[0].name}: {bad[0].waiting_message or bad[0].waiting}" if bad else ""
+
+
 def _image_pull(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) -> Failure | None:
-    bad = [pod for pod in pods if pod.waiting in _PULL]
+    bad, why = _waiting_with(pods, _PULL)
     if not bad:
         return None
-    why = bad[0].waiting_message or bad[0].waiting
     return Failure(
         Reason.IMAGE_PULL,
-        f"{some(len(bad))} can't pull {plan.image} (pod {bad[0].name}: {why}): check spec.engine.image, "
+        f"{some(len(bad))} can't pull {plan.image} ({why}): check spec.engine.image, "
         "spec.engine.version and spec.imagePullSecrets",
     )
 
 
 def _not_made(pods: Sequence[EnginePod], plan: Plan, load: float, now: float) -> Failure | None:
-    bad = [pod for pod in pods if pod.waiting in _NOT_MADE]
+    bad, why = _waiting_with(pods, _NOT_MADE)
     if not bad:
         return None
-    why = bad[0].waiting_message or bad[0].waiting
     return Failure(
         Reason.CONTAINER_CONFIG,
-        f"{some(len(bad))} can't be started (pod {bad[0].name}: {why}): create what is missing, or change "
+        f"{some(len(bad))} can't be started ({why}): create what is missing, or change "
         "spec.model.source or spec.engine",
         for_person=any(pod.waiting == "CreateContainerConfigError" for pod in bad),
     )
