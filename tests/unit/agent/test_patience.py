@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,19 @@ def record(message: str = "watch failed", **extra: str) -> logging.LogRecord:
     return logging.makeLogRecord({"msg": message, **extra})
 
 
+@asynccontextmanager
+async def refused(status: int, folder: Path) -> AsyncIterator[tuple[AgentClient, ScriptedApi]]:
+    """A client of an API server that answers everything with this status."""
+    api = ScriptedApi()
+    api.intercept = lambda request: web.json_response({}, status=status)
+    async with serve(api, folder):
+        client = await AgentClient.connect(kubeconfig=str(folder / "kubeconfig"))
+        try:
+            yield client, api
+        finally:
+            await client.close()
+
+
 def test_the_same_line_comes_once_a_minute():
     now = [1000.0]
     repeats = Repeats(lambda: now[0])
@@ -38,10 +53,7 @@ def test_the_same_line_comes_once_a_minute():
 async def test_refused_watches_ask_seldom_and_one_line_says_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    api = ScriptedApi()
-    api.intercept = lambda request: web.json_response({}, status=401)
-    async with serve(api, tmp_path):
-        client = await AgentClient.connect(kubeconfig=str(tmp_path / "kubeconfig"))
+    async with refused(401, tmp_path) as (client, api):
         watches = Watches(client, Inputs((("team-a", "llama"),), lambda *_: None, lambda: None), "gateway-0")
         task = asyncio.create_task(watches.run())
         try:
@@ -52,7 +64,6 @@ async def test_refused_watches_ask_seldom_and_one_line_says_why(
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await client.close()
     # Each of three watches waits 0.25 s, 0.5 s, 1 s at least between two tries, up to 15 s.
     assert 4 <= len(api.requests) <= 3 * 4 + 1
     assert len([line for line in caplog.messages if line.startswith(CLEAR)]) == 1
@@ -61,11 +72,7 @@ async def test_refused_watches_ask_seldom_and_one_line_says_why(
 async def test_other_refusals_are_not_taken_for_a_lost_token(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    api = ScriptedApi()
-    api.intercept = lambda request: web.json_response({}, status=403)
-    async with serve(api, tmp_path):
-        client = await AgentClient.connect(kubeconfig=str(tmp_path / "kubeconfig"))
+    async with refused(403, tmp_path) as (client, _):
         with pytest.raises(KubeError, match="403"):
             await client.list_page("ConfigMap", namespace="team-a")
-        await client.close()
     assert not [line for line in caplog.messages if line.startswith(CLEAR)]
