@@ -70,8 +70,9 @@ async def _until_told(server: asyncio.Server) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     if await reader.readline() == FINISH:
         server.close()
-        while _connections:
-            await asyncio.wait(_connections)
+        gone = asyncio.ensure_future(reader.read())
+        while _connections and not gone.done():
+            await asyncio.wait({*_connections, gone}, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _run(arguments: argparse.Namespace) -> None:

@@ -62,12 +62,15 @@ async def test_a_refused_connection_is_a_reset_and_not_an_empty_answer() -> None
     server.close()
 
 
-async def test_told_to_finish_it_ends_with_its_last_connection() -> None:
-    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(100):
-            writer.write(data)
-        writer.close()
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(100):
+        writer.write(data)
+    writer.close()
 
+
+@asynccontextmanager
+async def relay_process() -> AsyncIterator[tuple[asyncio.subprocess.Process, tuple[str, int]]]:
+    """A relay to `echo` that is tied to its stdin, and where it listens."""
     target = await asyncio.start_server(echo, "127.0.0.1", 0)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
@@ -76,22 +79,49 @@ async def test_told_to_finish_it_ends_with_its_last_connection() -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable, *command, stdin=subprocess.PIPE, pass_fds=(listener.fileno(),)
         )
+    try:
+        yield process, address
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        target.close()
+
+
+async def finish(process: asyncio.subprocess.Process, address: tuple[str, int]) -> None:
+    """Tell the relay, and wait until it accepts nothing more: refused, or reset while in the backlog."""
     assert process.stdin is not None
-    reader, writer = await asyncio.open_connection(*address)
-    writer.write(b"one")
-    assert await reader.readexactly(3) == b"one"
     process.stdin.write(relay.FINISH)
-    # Refused, or reset when it was still in the backlog.
     with pytest.raises(ConnectionError):
         for _ in range(500):
             _, refused = await asyncio.open_connection(*address)
             refused.close()
             await asyncio.sleep(0.01)
-    writer.write(b"two")
-    assert await reader.readexactly(3) == b"two"
-    assert process.returncode is None
-    writer.write_eof()
-    assert await reader.read() == b""
-    writer.close()
-    assert await asyncio.wait_for(process.wait(), 10) == 0
-    target.close()
+
+
+async def test_told_to_finish_it_ends_with_its_last_connection() -> None:
+    async with relay_process() as (process, address):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"one")
+        assert await reader.readexactly(3) == b"one"
+        await finish(process, address)
+        writer.write(b"two")
+        assert await reader.readexactly(3) == b"two"
+        assert process.returncode is None
+        writer.write_eof()
+        assert await reader.read() == b""
+        writer.close()
+        assert await asyncio.wait_for(process.wait(), 10) == 0
+
+
+async def test_it_ends_with_its_maker_also_while_it_finishes() -> None:
+    async with relay_process() as (process, address):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"one")
+        assert await reader.readexactly(3) == b"one"
+        await finish(process, address)
+        assert process.returncode is None
+        assert process.stdin is not None
+        process.stdin.close()
+        assert await asyncio.wait_for(process.wait(), 10) == 0
+        writer.close()
