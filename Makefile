@@ -46,7 +46,8 @@ test-unit: prepare ## Tests that need no cluster: units, simulations, contracts,
 
 .PHONY: test-cluster
 test-cluster: prepare ## Tests on the sandbox: a real API server, real pods, the operator from its chart
-	@$(PY) -m pytest tests/sandbox tests/cluster
+	@# They mostly wait: two sandboxes side by side, and each file in one of them, since its tests share an operator.
+	@$(PY) -m pytest -n 2 --dist loadfile tests/sandbox tests/cluster
 
 .PHONY: lint
 lint: setup ## ruff, mypy --strict, import contracts

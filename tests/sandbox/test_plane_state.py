@@ -69,6 +69,7 @@ def test_the_state_is_private(home: Path) -> None:
 def test_a_socket_path_too_long_for_the_kernel_moves_to_tmp(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/short")
     assert StateDir("one").socket("kubelet.sock") == StateDir("one").path / "kubelet.sock"
     monkeypatch.setenv("XDG_STATE_HOME", str(home / ("x" * 60) / ("y" * 60)))
     state = StateDir("one")
