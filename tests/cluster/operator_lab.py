@@ -17,6 +17,13 @@ def install(lab: Lab, *, replicas: int) -> None:
     crd = lab.get(_CRD_PATH)
     ours = crd is None or "meta.helm.sh/release-name" in (crd["metadata"].get("annotations") or {})
     lab.install_operator(replicas=replicas, values={"crds.install": str(ours).lower()})
+    # Helm waits for those that are wanted, not for the end of those that aren't any more.
+    lab.until("no operator too many", lambda: len(operator_pods(lab)) == replicas, timeout=60)
+
+
+def operator_pods(lab: Lab) -> list[Json]:
+    """Those on their way out included."""
+    return lab.pods(OPERATOR_NAMESPACE, "app.kubernetes.io/component=controller")
 
 
 def operator_events(sandbox: Sandbox, *, reads: bool = False) -> list[Json]:

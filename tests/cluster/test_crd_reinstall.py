@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sandbox.lab import OPERATOR_NAMESPACE, Lab, manifest
-from tests.cluster.operator_lab import install
+from tests.cluster.operator_lab import install, operator_pods
 
 pytest_plugins = ["tests.plugins.sandbox", "tests.plugins.operator"]
 
@@ -55,7 +55,7 @@ def operators(lab: Lab) -> dict[str, tuple[bool, int]]:
     """Ready and restarts of each operator pod."""
     return {
         pod["metadata"]["name"]: (status["ready"], status["restartCount"])
-        for pod in lab.pods(OPERATOR_NAMESPACE)
+        for pod in operator_pods(lab)
         for status in pod["status"].get("containerStatuses", [])
     }
 
