@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,6 +48,8 @@ class Bench:
     mode: str
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    #: Parts that ended with an error.
+    broken: list[str] = field(default_factory=list)
     console: Console = field(default_factory=lambda: Console(width=140, highlight=False))
     began: float = field(default_factory=time.monotonic)
 
@@ -79,6 +82,16 @@ class Bench:
     def say(self, text: str) -> None:
         """Progress for people, with the time since the start."""
         self.console.print(f"[{time.monotonic() - self.began:6.1f} s] {text}")
+
+    def attempt(self, part: str, measure: Callable[[], None]) -> None:
+        """Measure one part. An error ends this part only: hours of other figures must not be lost over it."""
+        try:
+            measure()
+        except Exception as error:
+            self.broken.append(part)
+            self.console.print_exception()
+            first, _, _ = str(error).partition("\n")
+            self.notes.append(f"{part} ended with {type(error).__name__}: {first[:200]}")
 
     def finish(self) -> int:
         """Print the table, write the JSON, return 0 when every figure holds."""
@@ -141,7 +154,9 @@ class Bench:
             return 1
         if failed:
             self.console.print("does not hold: " + "; ".join(failed))
-        return 1 if failed else 0
+        if self.broken:
+            self.console.print("ended with an error: " + "; ".join(self.broken))
+        return 1 if failed or self.broken else 0
 
 
 def machine() -> str:

@@ -46,3 +46,16 @@ def test_no_data_never_holds(bench: Bench) -> None:
 
 def test_a_bench_without_any_figure_fails(bench: Bench) -> None:
     assert bench.finish() == 1
+
+
+def test_a_part_that_ends_with_an_error_loses_no_other_figure_and_exits_with_1(
+    bench: Bench, tmp_path: Path
+) -> None:
+    def fails() -> None:
+        raise RuntimeError("make test failed\nlong output")
+
+    bench.attempt("test", fails)
+    bench.attempt("time", lambda: bench.add("time", [1.0], "s", 3, "here"))
+    assert bench.finish() == 1
+    assert [row["figure"] for row in json.loads((tmp_path / "example.json").read_text())] == ["time"]
+    assert bench.notes == ["test ended with RuntimeError: make test failed"]
