@@ -92,7 +92,7 @@ async def test_events_change_what_it_holds(tmp_path: Path, api: ScriptedApi) -> 
     async with running(tmp_path, api) as rig:
         stream = await api.stream()
         stream.send(event("ADDED", config_map("a", 2)))
-        stream.send(event("MODIFIED", config_map("a", 3)) + event("ADDED", config_map("b", 4)))
+        stream.send(event("MODIFIED", config_map("a", 3, step="2")) + event("ADDED", config_map("b", 4)))
         stream.send(event("DELETED", config_map("a", 5)))
         await rig.until(("ADDED", "a"), ("MODIFIED", "a"), ("ADDED", "b"), ("DELETED", "a"))
         assert rig.names() == ["b"]
@@ -198,8 +198,22 @@ async def test_own_writes_show_at_once_and_older_news_of_them_changes_nothing(
         assert rig.names() == ["a"]
         stream.send(event("ADDED", config_map("a", 10)))
         stream.send(event("MODIFIED", config_map("a", 12)))
-        stream.send(event("MODIFIED", config_map("a", 13)))
+        stream.send(event("MODIFIED", config_map("a", 13, changed="yes")))
         await rig.until(("MODIFIED", "a"))
+
+
+async def test_a_change_of_which_nothing_is_kept_is_not_told_but_its_version_is_known(
+    tmp_path: Path, api: ScriptedApi
+) -> None:
+    async with running(tmp_path, api) as rig:
+        stream = await api.stream()
+        stream.send(event("ADDED", config_map("a", 2)))
+        stream.send(event("MODIFIED", config_map("a", 3)))
+        stream.send(event("ADDED", config_map("b", 4)))
+        await rig.until(("ADDED", "a"), ("ADDED", "b"))
+        held = rig.informer.get("ns", "a")
+        assert held is not None
+        assert held["metadata"]["resourceVersion"] == "3"
 
 
 async def test_an_own_write_that_was_deleted_meanwhile_does_not_come_back(

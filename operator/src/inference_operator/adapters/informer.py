@@ -73,7 +73,8 @@ class Informer:
     `trim` gets each object as the server sent it and returns what is kept (None = the object is ignored).
     `index_by` gives the value under which `indexed` finds an object (None = under none); a change of it is
     told as DELETED and ADDED.
-    `on_change` is called on the event loop, in order, and must not block or raise.
+    `on_change` is called on the event loop, in order, and must not block or raise; not for a change of which
+    nothing is kept.
     """
 
     def __init__(
@@ -229,7 +230,8 @@ class Informer:
             # Whoever found it by its index has lost it.
             self._on_change("DELETED", old)
             old = None
-        self._on_change("ADDED" if old is None else "MODIFIED", obj)
+        if old is None or not _alike(old, obj):
+            self._on_change("ADDED" if old is None else "MODIFIED", obj)
 
     def _remove(self, key: Key, version: int) -> None:
         """Forget an object that was gone at `version`; one that was written later (by us) stays."""
@@ -266,6 +268,12 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 def _key(obj: Object) -> Key:
     meta = obj["metadata"]
     return meta.get("namespace", ""), meta["name"]
+
+
+def _alike(old: Object, new: Object) -> bool:
+    """Do two states of an object differ in their version only?"""
+    meta = {**old["metadata"], "resourceVersion": new["metadata"]["resourceVersion"]}
+    return {**old, "metadata": meta} == new
 
 
 def _version(obj: Object) -> int:
