@@ -166,13 +166,13 @@ def test_agents_of_a_namespace_share_one_role_with_the_names_of_their_documents(
         {
             "apiGroups": ["discovery.k8s.io"],
             "resources": ["endpointslices"],
-            "verbs": ["get", "list", "watch"],
+            "verbs": ["list", "watch"],
         },
         {
             "apiGroups": [""],
             "resources": ["configmaps"],
             "resourceNames": ["llama-routing", "qwen-routing", *reports],
-            "verbs": ["get", "list", "watch"],
+            "verbs": ["list", "watch"],
         },
         {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": reports, "verbs": ["patch"]},
     ]

@@ -89,7 +89,7 @@ def agent_access(namespace: str, clusters: Iterable[tuple[str, str]]) -> list[Ob
     rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": metadata}
     routing = [names.routing_name(name) for name, _ in found]
     reports = [names.report_name(name) for name, _ in found]
-    read = ["get", "list", "watch"]
+    read = ["list", "watch"]
     rules = [
         {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": read},
         {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": routing + reports, "verbs": read},
