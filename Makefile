@@ -96,6 +96,10 @@ sandbox-down: setup ## Stop it, with every process that it started
 bench-core: setup ## Figures of the core: start, failover, drain, zero writes (build/bench/core.json)
 	@$(PY) -m tests.bench.core $(if $(QUICK),--quick) $(if $(FULL),--full)
 
+.PHONY: bench-shape
+bench-shape: setup ## Figures of autoscaling (build/bench/shape.json)
+	@$(PY) -m tests.bench.shape $(if $(QUICK),--quick) $(if $(FULL),--full)
+
 .PHONY: benchmarks
 benchmarks: setup ## Write docs/benchmarks.md from build/bench/*.json
 	@$(PY) -m tests.bench.report

@@ -89,6 +89,7 @@ _OPERATOR = Image(
     launchers={
         "inference-operator": _script(f"'{_VENV_BIN / 'inference-operator'}'"),
         "inference-agent": _script(f"'{_VENV_BIN / 'inference-agent'}'"),
+        "inference-metrics": _script(f"'{_VENV_BIN / 'inference-metrics'}'"),
         "python3": _PYTHON,
     },
     binds=(*_python_binds(), _OPERATOR_SOURCE),

@@ -37,6 +37,7 @@ CHILD_PATHS = (
     "api/v1/{}/configmaps",
     "api/v1/{}/serviceaccounts",
     "apis/policy/v1/{}/poddisruptionbudgets",
+    "apis/autoscaling/v2/{}/horizontalpodautoscalers",
     "apis/networking.k8s.io/v1/{}/networkpolicies",
     "apis/rbac.authorization.k8s.io/v1/{}/roles",
     "apis/rbac.authorization.k8s.io/v1/{}/rolebindings",
@@ -231,12 +232,16 @@ class Lab:
         *,
         namespace: str = "default",
         rate: float = 20,
+        concurrent: int = 0,
         seconds: float = 10,
         tokens: int = 50,
         timeout: float = 120,
         prompt_bytes: int = 0,
     ) -> Running:
-        """Start an open-loop load inside the sandbox's network, against the gateway's cluster IP."""
+        """Start a load inside the sandbox's network, against the gateway's cluster IP.
+
+        At a rate, or of so many concurrent requests.
+        """
         self._loads += 1
         out = self._scratch / f"load-{self._loads}.jsonl"
         command = [
@@ -248,6 +253,8 @@ class Lab:
             model,
             "--rate",
             str(rate),
+            "--concurrent",
+            str(concurrent),
             "--seconds",
             str(seconds),
             "--tokens",
@@ -294,7 +301,10 @@ def manifest(
     load_seconds: float = 2.0,
     **spec: Any,
 ) -> Json:
-    """A small InferenceCluster whose simulated engines load for `load_seconds`."""
+    """A small InferenceCluster whose simulated engines load for `load_seconds`.
+
+    Scaled by hand, unless `autoscaling` says otherwise.
+    """
     engine = dict(spec.pop("engine", {}))
     engine["env"] = [
         {"name": "INFERENCE_SIM_LOAD_SECONDS", "value": str(load_seconds)},
@@ -308,6 +318,7 @@ def manifest(
             "model": {"id": model, "servedName": served or name},
             "replicas": replicas,
             "engine": engine,
+            "autoscaling": {"mode": "Disabled"},
             **spec,
         },
     }

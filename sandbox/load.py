@@ -1,11 +1,14 @@
-"""Open-loop load: streamed chat completions at a fixed rate, one JSON line per request.
+"""Load: streamed chat completions at a fixed rate, or a fixed number of open ones; one JSON line each.
 
 Requests start when the schedule says so, whether or not earlier ones have finished (a closed loop would slow
 down with the system under test and hide its pauses). Head and body go out in two writes a few milliseconds
 apart, as SDKs do: a proxy that retries only what it has buffered loses such requests. If the generator itself
 lags behind its schedule, the run says so and is void.
 
+A closed loop (--concurrent) is for what is about the number of open requests: an autoscaler's demand.
+
     python -m sandbox.load --host 10.96.0.7 --model M --rate 20 --seconds 10 --tokens 50 --out load.jsonl
+    python -m sandbox.load --host 10.96.0.7 --model M --concurrent 40 --tokens 250 --out load.jsonl
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ class Outcome:
     """What one request saw. Times are seconds since the epoch, None = never."""
 
     started: float
-    #: Start minus schedule: the generator's own lag.
+    #: Start minus schedule (of a closed loop: minus the end of the one before): the generator's own lag.
     lag: float
     connected: float | None = None
     headers: float | None = None
@@ -58,6 +61,8 @@ class Load:
     timeout: float = 120.0
     prompt_bytes: int = 0
     path: str = "/v1/chat/completions"
+    #: Requests that are open at each moment; 0 = `rate` says when they start.
+    concurrent: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
 
     def body(self) -> bytes:
@@ -76,6 +81,9 @@ class Load:
     async def run(self) -> list[Outcome]:
         """Send all requests and wait for the last one; outcomes in order of their start."""
         body = self.body()
+        if self.concurrent:
+            await asyncio.gather(*(self._one_after_another(body) for _ in range(self.concurrent)))
+            return self.outcomes
         loop = asyncio.get_running_loop()
         begin = loop.time()
         tasks = []
@@ -87,6 +95,14 @@ class Load:
             tasks.append(asyncio.create_task(self._request(body, loop.time() - due)))
         await asyncio.gather(*tasks)
         return self.outcomes
+
+    async def _one_after_another(self, body: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.seconds
+        while (due := loop.time()) < end:
+            # A refusal comes back at once: repeated without a pause it would be a flood.
+            await asyncio.sleep(0.05 if self.outcomes and self.outcomes[-1].error else 0)
+            await self._request(body, loop.time() - due)
 
     async def _request(self, body: bytes, lag: float) -> None:
         outcome = Outcome(started=time.time(), lag=round(lag, 4))
@@ -166,6 +182,7 @@ def lagged(outcomes: list[Outcome]) -> bool:
 @click.option("--port", default=80, show_default=True)
 @click.option("--model", required=True, help="Served name of the model.")
 @click.option("--rate", default=20.0, show_default=True, help="Requests per second.")
+@click.option("--concurrent", default=0, show_default=True, help="Open requests; wins over --rate.")
 @click.option("--seconds", default=10.0, show_default=True, help="How long requests are started.")
 @click.option("--tokens", default=50, show_default=True, help="Tokens per answer.")
 @click.option("--prompt-bytes", default=0, show_default=True, help="Pad the prompt to this size.")
@@ -178,13 +195,24 @@ def main(
     port: int,
     model: str,
     rate: float,
+    concurrent: int,
     seconds: float,
     tokens: int,
     prompt_bytes: int,
     timeout: float,
     out: Path,
 ) -> None:
-    load = Load(host, port, model, rate, seconds, tokens=tokens, prompt_bytes=prompt_bytes, timeout=timeout)
+    load = Load(
+        host,
+        port,
+        model,
+        rate,
+        seconds,
+        tokens=tokens,
+        prompt_bytes=prompt_bytes,
+        timeout=timeout,
+        concurrent=concurrent,
+    )
     outcomes = asyncio.run(load.run())
     out.write_text("".join(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes))
     bad = sum(1 for outcome in outcomes if outcome.error)

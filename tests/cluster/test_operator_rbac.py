@@ -42,9 +42,13 @@ def used(lab: Lab) -> set[Triple]:
 
 
 def test_every_right_is_used_and_no_request_is_refused(operator: Lab, namespace: str) -> None:
-    # Everything that the operator does: create, scale down (a pod is marked), roll out (a revision retires).
-    operator.apply(manifest("llama", replicas=2), namespace)
+    # Everything that the operator does: create, scale down (a pod is marked), roll out (a revision retires),
+    # hand the replicas to a scaler and take them back.
+    operator.apply(manifest("llama", replicas=2, autoscaling={"minReplicas": 2}), namespace)
     operator.until_ready("llama", namespace, replicas=2, timeout=120)
+    operator.apply(manifest("llama", replicas=2), namespace)
+    scalers = f"apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
+    operator.until("no scaler", lambda: (operator.get(scalers) or {}).get("items") == [], timeout=20)
     operator.scale("llama", 1, namespace)
     operator.until("one engine left", lambda: len(operator.engines("llama", namespace)) == 1, timeout=60)
     before = records(operator, namespace)

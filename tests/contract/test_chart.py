@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
+import ssl
 import subprocess
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -14,6 +17,7 @@ import pytest
 import yaml
 
 from inference_operator.__main__ import main
+from inference_operator.metrics_api.__main__ import main as metrics_main
 from sandbox import binaries
 
 ROOT = Path(__file__).parents[2]
@@ -72,8 +76,11 @@ def render(helm: Callable[..., subprocess.CompletedProcess[str]]) -> Render:
     return run
 
 
-def only(objects: list[Json], kind: str) -> Json:
-    found = [obj for obj in objects if obj["kind"] == kind]
+def only(objects: list[Json], kind: str, component: str = "controller") -> Json:
+    def of_it(obj: Json) -> bool:
+        return obj["metadata"].get("labels", {}).get("app.kubernetes.io/component", component) == component
+
+    found = [obj for obj in objects if obj["kind"] == kind and of_it(obj)]
     assert len(found) == 1, [obj["metadata"]["name"] for obj in found]
     return found[0]
 
@@ -102,17 +109,23 @@ def test_rights_stay_below_the_bar(render: Render) -> None:
     objects = render()
     cluster = list(triples([only(objects, "ClusterRole")]))
     assert len(cluster) == len(set(cluster)) <= 60
+    metrics = list(triples([only(objects, "ClusterRole", "metrics-api")]))
+    assert metrics == [("", "pods", "list"), ("", "pods", "watch")]
     for group, resource, verb in triples(objects):
         assert resource not in FORBIDDEN_RESOURCES, resource
         assert verb not in FORBIDDEN_VERBS, verb
         assert "*" not in (group, resource)
 
 
-def test_the_pod_passes_the_restricted_standard(render: Render) -> None:
-    spec = pod(render())
+@pytest.mark.parametrize(
+    ("component", "volumes"), [("controller", set()), ("metrics-api", {"tls"})], ids=["operator", "metrics"]
+)
+def test_the_pod_passes_the_restricted_standard(render: Render, component: str, volumes: set[str]) -> None:
+    spec = only(render(), "Deployment", component)["spec"]["template"]["spec"]
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert not {"hostNetwork", "hostPID", "hostIPC", "volumes"} & set(spec)
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+    assert {volume["name"] for volume in spec.get("volumes", ())} == volumes
     for container in spec["containers"]:
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
@@ -166,7 +179,9 @@ def test_the_crd_is_the_generated_one_and_survives_an_uninstall(render: Render) 
 def test_a_budget_is_rendered_only_where_it_lets_a_node_drain(render: Render) -> None:
     budget = only(render(), "PodDisruptionBudget")
     assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
-    assert all(obj["kind"] != "PodDisruptionBudget" for obj in render("replicaCount=1"))
+    assert only(render(), "PodDisruptionBudget", "metrics-api")["spec"]["minAvailable"] == 1
+    single = render("replicaCount=1", "metricsApi.replicaCount=1")
+    assert all(obj["kind"] != "PodDisruptionBudget" for obj in single)
 
 
 def test_selectors_hold_only_frozen_labels(render: Render) -> None:
@@ -195,6 +210,8 @@ def test_selectors_hold_only_frozen_labels(render: Render) -> None:
         ("port=80", "port"),
         ("haproxyImage=", "haproxyImage"),
         ("podLabels.a=1", "podLabels"),
+        ("metricsApi.enabled=maybe", "metricsApi"),
+        ("metricsApi.tls.caBundle=-----BEGIN", "caBundle"),
     ],
 )
 def test_wrong_values_are_refused_by_name(
@@ -241,7 +258,8 @@ def plain(objects: list[Json]) -> str:
 
 def test_the_plain_manifests_are_the_chart(render: Render) -> None:
     path = BASE / "operator.yaml"
-    want = plain(render())
+    # A certificate's key has no place in a file that everybody reads: without the metrics API.
+    want = plain(render("metricsApi.enabled=false"))
     if os.environ.get("UPDATE_GOLDENS"):
         path.write_text(want)
     assert path.read_text() == want
@@ -262,3 +280,62 @@ def test_the_image_s_lock_is_part_of_the_project_s() -> None:
     assert image <= project, (
         "run: uv pip compile … pyproject.toml -o operator/requirements.lock (see its head)"
     )
+
+
+# --- the metrics API ---
+
+
+def test_the_operator_knows_its_own_metrics_api_and_the_aggregator_its_certificate(render: Render) -> None:
+    objects = render()
+    service = only(objects, "Service", "metrics-api")
+    name, namespace = service["metadata"]["name"], service["metadata"]["namespace"]
+    assert environment(objects)["INFERENCE_OPERATOR_METRICS_SERVICE"] == f"{namespace}/{name}"
+    secret = only(objects, "Secret", "metrics-api")
+    apis = [obj for obj in objects if obj["kind"] == "APIService"]
+    assert [api["spec"]["version"] for api in apis] == ["v1beta1", "v1beta2"]
+    for api in apis:
+        assert api["metadata"]["name"] == f"{api['spec']['version']}.custom.metrics.k8s.io"
+        assert api["spec"]["service"] == {"name": name, "namespace": namespace, "port": 443}
+        assert api["spec"]["caBundle"] == secret["data"]["tls.crt"]
+        assert "insecureSkipTLSVerify" not in api["spec"]
+
+
+def test_the_certificate_is_for_the_service_and_the_key_is_its_own(render: Render, tmp_path: Path) -> None:
+    secret = only(render(), "Secret", "metrics-api")
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    certificate.write_bytes(base64.b64decode(secret["data"]["tls.crt"]))
+    key.write_bytes(base64.b64decode(secret["data"]["tls.key"]))
+    ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    ask = ["openssl", "x509", "-noout", "-in", certificate, "-checkhost"]
+    host = f"{secret['metadata']['name']}.inference-system.svc"
+    done = subprocess.run([*ask, host], capture_output=True, text=True, check=True)
+    assert "does match" in done.stdout
+
+
+def test_a_certificate_of_ones_own_takes_the_place_of_the_charts(render: Render) -> None:
+    objects = render(
+        "metricsApi.tls.secretName=mine",
+        "metricsApi.tls.caBundle=Zm9v",
+        r"metricsApi.tls.apiServiceAnnotations.cert-manager\.io/inject-ca-from=ns/mine",
+    )
+    assert all(obj["kind"] != "Secret" for obj in objects)
+    spec = only(objects, "Deployment", "metrics-api")["spec"]["template"]["spec"]
+    assert spec["volumes"][0]["secret"]["secretName"] == "mine"
+    for api in (obj for obj in objects if obj["kind"] == "APIService"):
+        assert api["spec"]["caBundle"] == "Zm9v"
+        assert api["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": "ns/mine"}
+
+
+def test_without_it_nothing_of_it_is_left(render: Render) -> None:
+    objects = render("metricsApi.enabled=false")
+    assert "INFERENCE_OPERATOR_METRICS_SERVICE" not in environment(objects)
+    assert not any("metrics-api" in json.dumps(obj) for obj in objects)
+
+
+def test_every_variable_of_the_metrics_api_exists_on_its_command_line(render: Render) -> None:
+    options = {f"INFERENCE_METRICS_{option.name.upper()}" for option in metrics_main.params if option.name}
+    container = only(render(), "Deployment", "metrics-api")["spec"]["template"]["spec"]["containers"][0]
+    assert {variable["name"] for variable in container["env"]} <= options
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    defaults = {option.name: option.default for option in metrics_main.params}
+    assert ports == {"https": defaults["port"], "http": defaults["probe_port"]}

@@ -70,7 +70,9 @@ async def test_state_demand_and_metrics_say_what_runs(rig: Rig):
     demand = orjson.loads((await rig.get("/demand"))[1])
     assert demand == {
         "gateway": "gateway-0",
-        "clusters": {"team-a/llama": {"held": 0, "queued": 0, "in_flight": 3, "demand": 3}},
+        "clusters": {
+            "team-a/llama": {"held": 0, "queued": 0, "in_flight": 3, "demand": 3, "concurrency": 16}
+        },
     }
     state = orjson.loads((await rig.get("/state"))[1])["clusters"]["team-a/llama"]
     assert state["tracks"][0]["engines"] == [

@@ -29,7 +29,9 @@ class Killed(Exception):
 
 def run_pass(world: World, writes: int | None = None) -> Decision:
     """One pass. With `writes`, the process dies after that many. Raises Killed."""
-    spec = InferenceClusterSpec.model_validate_json(json.dumps(world.cluster["spec"]))
+    # Scaled by hand, unless a run says otherwise.
+    wanted = {"autoscaling": {"mode": "Disabled"}, **world.cluster["spec"]}
+    spec = InferenceClusterSpec.model_validate_json(json.dumps(wanted))
     plan = make_plan(spec)
     assert isinstance(plan, Plan), plan
     observed = look(world)

@@ -19,6 +19,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
+{{- define "metrics.selector" -}}
+app.kubernetes.io/name: inference-operator
+app.kubernetes.io/component: metrics-api
+inferencecluster.io/release: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "metrics.labels" -}}
+{{ include "metrics.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
 {{- define "operator.serviceAccount" -}}
 {{ .Values.serviceAccount.name | default (include "operator.fullname" .) }}
 {{- end -}}

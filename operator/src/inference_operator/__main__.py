@@ -57,6 +57,13 @@ def main() -> None:
     help="Image of the gateways' proxy.",
 )
 @click.option(
+    "--metrics-service",
+    metavar="NS/NAME",
+    envvar="INFERENCE_OPERATOR_METRICS_SERVICE",
+    default="",
+    help="Service of inference-metrics, to know our own metrics API. Default: it isn't installed.",
+)
+@click.option(
     "--port",
     type=click.IntRange(1, 65535),
     envvar="INFERENCE_OPERATOR_PORT",
@@ -83,6 +90,7 @@ def run_command(
     kubeconfig: str | None,
     agent_image: str,
     haproxy_image: str,
+    metrics_service: str,
     port: int,
     log_level: str,
     lease_namespace: str | None,
@@ -102,6 +110,7 @@ def run_command(
         kubeconfig=kubeconfig,
         agent_image=agent_image,
         haproxy_image=haproxy_image,
+        metrics_service=metrics_service,
         port=port,
         lease_namespace=lease_namespace or _own_namespace(),
     )

@@ -15,12 +15,13 @@ import random
 import signal
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from .adapters.clock import SystemClock
 from .adapters.fenced import FencedKube
+from .adapters.gateways import AgentGateways
 from .adapters.kube import KubeClient
 from .adapters.lease import Elector
 from .adapters.store import ChildStore
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 
 LEASE_NAME: Final = "inference-operator"
 LIST_RETRY_SECONDS: Final = 2.0
+#: The gate HPAConfigurableTolerance is on by default.
+HPA_TOLERANCE_SINCE: Final = (1, 35)
 
 
 class StartError(Exception):
@@ -56,6 +59,8 @@ class Config:
     kubeconfig: str | None
     agent_image: str
     haproxy_image: str
+    #: "<namespace>/<name>" of our metrics API's Service; "" = not installed.
+    metrics_service: str
     port: int
     lease_namespace: str
 
@@ -92,7 +97,15 @@ class Operator:
         self._began = False
         self._queue = WorkQueue(clock=clock, metrics=telemetry, jitter=jitter, call_later=loop.call_later)
         self._directory = Directory(self._queue.add)
-        self._store = ChildStore(kube, namespaces=config.namespaces, on_cluster=self._queue.add, clock=clock)
+        self._store = ChildStore(
+            kube,
+            namespaces=config.namespaces,
+            on_cluster=self._queue.add,
+            on_metrics_api=self._metrics_api_changed,
+            metrics_service=config.metrics_service,
+            clock=clock,
+        )
+        self._settings = RenderSettings(agent_image=config.agent_image, haproxy_image=config.haproxy_image)
         self._watch = ClusterWatch(
             credentials=kube.credentials,
             on_event=self._cluster_event,
@@ -116,7 +129,8 @@ class Operator:
             clock=clock,
             metrics=telemetry,
             jitter=jitter,
-            settings=RenderSettings(agent_image=config.agent_image, haproxy_image=config.haproxy_image),
+            settings=lambda: self._settings,
+            gateways=AgentGateways(),
         )
         self._workers = Workers(
             self._queue, reconciler.reconcile, clock=clock, metrics=telemetry, jitter=jitter
@@ -151,11 +165,13 @@ class Operator:
         await self._store.wait_synced()
         while True:
             try:
+                version = await self._kube.server_version()
                 await self._list_clusters()
                 break
             except KubeError as error:
                 log.warning("can't list the clusters", extra={"reason": str(error)})
                 await asyncio.sleep(LIST_RETRY_SECONDS)
+        self._settings = replace(self._settings, hpa_tolerance=version >= HPA_TOLERANCE_SINCE)
         self._queue.hasten()
         await self._workers.run()
 
@@ -173,6 +189,10 @@ class Operator:
         else:
             self._directory.seen(namespace, name, uid)
         self._queue.add((namespace, name))
+
+    def _metrics_api_changed(self) -> None:
+        for key in self._directory.everything():
+            self._queue.add(key)
 
     async def _wait_for_crd(self) -> None:
         await wait_for_crd(self._kube, on_state=self._crd_state)

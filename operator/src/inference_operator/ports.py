@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from .core.model import MetricsApi
+
 Object = dict[str, Any]
 
 
@@ -91,8 +93,18 @@ class Store(Protocol):
     def node_ready(self, name: str) -> bool:
         """False only for a node known to be NotReady or gone."""
 
+    def metrics_api(self) -> MetricsApi:
+        """Who answers custom.metrics.k8s.io."""
+
     def upsert(self, kind: str, obj: Object) -> None:
         """Take over the answer of our own write, so that the next pass doesn't read older state."""
+
+
+class Gateways(Protocol):
+    """Questions to the gateways' agents."""
+
+    async def loads(self, namespace: str, cluster: str, addresses: Sequence[str]) -> Mapping[str, int]:
+        """Requests by engine pod, over the gateways that answer within a second; none is an error."""
 
 
 class Clock(Protocol):

@@ -139,6 +139,7 @@ def test_a_pod_is_trimmed_to_what_the_core_reads() -> None:
     assert kept["spec"] == {"nodeName": "n1"}
     assert kept["status"] == {
         "phase": "Running",
+        "podIP": "10.0.0.1",
         "conditions": [{"type": "Ready", "status": "True"}],
         "containerStatuses": [{"name": "engine", "ready": True, "restartCount": 1}],
     }

@@ -44,7 +44,8 @@ def make_plan(**changes: Any) -> Plan:
 
 
 def make_spec(**fields: Any) -> InferenceClusterSpec:
-    """A spec from fields in their wire names; the model is given."""
+    """A spec from fields in their wire names; the model is given, and nothing scales by itself."""
+    fields.setdefault("autoscaling", {"mode": "Disabled"})
     model = {"id": "meta-llama/Llama-3.1-8B-Instruct", **fields.pop("model", {})}
     return InferenceClusterSpec.model_validate_json(json.dumps({"model": model, **fields}))
 

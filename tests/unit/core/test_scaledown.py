@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from inference_operator.api.routing import Drain
 from inference_operator.core.model import Decision, EnginePod, GatewayObserved
@@ -26,9 +26,14 @@ SINCE = NOW - 10
 
 
 def shrink(
-    pods: Sequence[EnginePod], want: int, gates: GatewayObserved | None = None, *, replicas: int = -1
+    pods: Sequence[EnginePod],
+    want: int,
+    gates: GatewayObserved | None = None,
+    *,
+    replicas: int = -1,
+    loads: Mapping[str, int] | None = None,
 ) -> Scaled:
-    return scale(revision("a", pods, replicas), want, gates or both(), TIMEOUT, NOW)
+    return scale(revision("a", pods, replicas), want, gates or both(), TIMEOUT, NOW, loads or {})
 
 
 def drained(pod: str, *, since: float = SINCE, **states: str) -> GatewayObserved:
@@ -46,6 +51,22 @@ def test_the_newest_ready_engine_drains_and_the_replicas_stay() -> None:
     assert got.replicas == 3
     assert got.drains == (Drain(pod="a-2", since=NOW),)
     assert got.cheapest == ()
+
+
+def test_of_engines_that_serve_the_least_busy_drains() -> None:
+    loads = {"a-0": 3, "a-1": 1, "a-2": 2}
+    got = shrink(engines_of("a", 3), 1, loads=loads)
+    assert [drain.pod for drain in got.drains] == ["a-1", "a-2"]
+
+
+def test_an_idle_engine_goes_after_one_that_does_not_serve() -> None:
+    got = shrink([*engines_of("a", 2), loading("slow")], 2, loads={"a-0": 0, "a-1": 0, "slow": 9})
+    assert [drain.pod for drain in got.drains] == ["slow"]
+
+
+def test_a_drain_that_began_is_not_moved_to_an_engine_that_got_idle() -> None:
+    got = shrink(engines_of("a", 2), 1, drained("a-1", a_1="DRAIN"), loads={"a-0": 0, "a-1": 7})
+    assert got.drains == (Drain(pod="a-1", since=SINCE),)
 
 
 def test_an_engine_that_is_not_ready_goes_before_any_that_is() -> None:

@@ -11,9 +11,11 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from inference_operator.adapters.trim import trim_child
+from inference_operator.adapters.trim import trim_child, trim_scaler
 from inference_operator.api import names
 from inference_operator.core.fields import field_set
+from inference_operator.core.model import MetricsApi
+from inference_operator.core.observe_scaling import SCALER_KIND
 from inference_operator.ports import Conflict, KubeError, NotFound
 
 Object = dict[str, Any]
@@ -157,18 +159,22 @@ class FakeStore:
         self._kube = kube
         self._objects: dict[Key, Object] = {}
         self.lost_nodes: set[str] = set()
+        self.api = MetricsApi("inference-system/metrics-api", ours=True, available=True)
 
     def sync(self) -> None:
         """The watches catch up with everything."""
-        self._objects = {
-            key: trim_child(copy.deepcopy(obj)) for key, obj in self._kube.objects.items() if _is_ours(obj)
+        trimmed = {
+            key: _trim(copy.deepcopy(obj))
+            for key, obj in self._kube.objects.items()
+            if _is_ours(obj) or key[0] == SCALER_KIND
         }
+        self._objects = {key: obj for key, obj in trimmed.items() if obj is not None}
 
     def children(self, kind: str, namespace: str, cluster: str) -> Sequence[Object]:
         return [
             obj
             for (k, ns, _), obj in sorted(self._objects.items())
-            if (k, ns, obj["metadata"]["labels"].get(names.LABEL_CLUSTER)) == (kind, namespace, cluster)
+            if (k, ns, _cluster(obj)) == (kind, namespace, cluster)
         ]
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
@@ -177,8 +183,21 @@ class FakeStore:
     def node_ready(self, name: str) -> bool:
         return name not in self.lost_nodes
 
+    def metrics_api(self) -> MetricsApi:
+        return self.api
+
     def upsert(self, kind: str, obj: Object) -> None:
         self._objects[kind, obj["metadata"]["namespace"], obj["metadata"]["name"]] = trim_child(obj)
+
+
+def _trim(obj: Object) -> Object | None:
+    return trim_scaler(obj) if obj["kind"] == SCALER_KIND else trim_child(obj)
+
+
+def _cluster(obj: Object) -> str:
+    if obj["kind"] == SCALER_KIND:
+        return str(obj["spec"]["scaleTargetRef"]["name"])
+    return str(obj["metadata"]["labels"].get(names.LABEL_CLUSTER))
 
 
 def _is_ours(obj: Object) -> bool:

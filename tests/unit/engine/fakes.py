@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 
 class FakeClock:
@@ -50,6 +50,18 @@ class _Handle:
 
     def cancel(self) -> None:
         self.cancelled = True
+
+
+class FakeGateways:
+    """ports.Gateways: says what a test has put into `by_pod`."""
+
+    def __init__(self) -> None:
+        self.by_pod: dict[str, int] = {}
+        self.asked: list[tuple[str, ...]] = []
+
+    async def loads(self, namespace: str, cluster: str, addresses: Sequence[str]) -> Mapping[str, int]:
+        self.asked.append(tuple(addresses))
+        return self.by_pod
 
 
 class CountingMetrics:

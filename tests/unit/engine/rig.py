@@ -9,7 +9,7 @@ from inference_operator.engine.directory import Directory
 from inference_operator.engine.reconciler import Reconciler
 from inference_operator.render.settings import RenderSettings
 from tests.unit.engine.fake_kube import FakeKube, FakeStore, Object
-from tests.unit.engine.fakes import CountingMetrics, FakeClock
+from tests.unit.engine.fakes import CountingMetrics, FakeClock, FakeGateways
 
 KEY = ("ns", "llama")
 
@@ -19,7 +19,13 @@ def cluster(name: str = "llama", **spec: Any) -> Object:
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
         "metadata": {"name": name, "namespace": "ns"},
-        "spec": {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}, "replicas": 2, **spec},
+        "spec": {
+            "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+            "replicas": 2,
+            # Most tests set replicas by hand.
+            "autoscaling": {"mode": "Disabled"},
+            **spec,
+        },
     }
 
 
@@ -30,6 +36,7 @@ class Rig:
         self.store.sync()
         self.clock = FakeClock(1_800_000_000.0)
         self.metrics = CountingMetrics()
+        self.gateways = FakeGateways()
         self.queued: list[tuple[str, str]] = []
         self.directory = Directory(self.queued.append)
         self.reconciler = Reconciler(
@@ -39,7 +46,8 @@ class Rig:
             clock=self.clock,
             metrics=self.metrics,
             jitter=lambda: 0.5,
-            settings=RenderSettings(agent_image="operator:1", haproxy_image="haproxy:3.2"),
+            settings=lambda: RenderSettings(agent_image="operator:1", haproxy_image="haproxy:3.2"),
+            gateways=self.gateways,
         )
 
     async def run(self, key: tuple[str, str] = KEY) -> float | None:

@@ -86,7 +86,7 @@ def test_what_means_other_pods_has_another_digest(other: Json) -> None:
 
 #: Strings that have no other legal value beside the rest of the sample.
 ONE_CHOICE = ("spec.engine.type", "spec.placement.tolerations[0].operator")
-OUTSIDE = ("spec.rollout.", "spec.gateway.")
+OUTSIDE = ("spec.autoscaling.", "spec.rollout.", "spec.gateway.")
 
 
 @pytest.mark.parametrize("leaf", list(string_leaves()), ids=lambda leaf: leaf[0])
@@ -103,6 +103,11 @@ def test_every_string_of_the_spec_but_the_gateways_counts(leaf: tuple[str, Any, 
 
 
 CHANGES = {
+    "spec.autoscaling.mode": "Disabled",
+    "spec.autoscaling.behavior.scaleUp.selectPolicy": "Min",
+    "spec.autoscaling.behavior.scaleDown.selectPolicy": "Min",
+    "spec.autoscaling.behavior.scaleUp.policies[0].type": "Percent",
+    "spec.autoscaling.behavior.scaleDown.policies[0].type": "Percent",
     "spec.engine.version": "0.31.0",
     "spec.engine.resources.cpu": "9",
     "spec.engine.resources.memory": "65Gi",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from tests.unit.core.builders import PLAN, engines_of, make_plan, make_spec, obs
 
 Object = dict[str, Any]
 SETTINGS = RenderSettings(agent_image="operator:1", haproxy_image="haproxy:3.2")
-NEW = Decision(stable="new", target="new", replicas={"new": 2}, shares={"new": 10_000})
+NEW = Decision(stable="new", target="new", total=2, replicas={"new": 2}, shares={"new": 10_000})
 
 
 def render(
@@ -179,11 +180,12 @@ def test_a_revision_whose_size_is_not_decided_keeps_its_service_and_is_left_alon
 
 
 def test_a_retired_revision_is_deleted_with_its_record_last_and_has_no_track() -> None:
-    decision = Decision(stable="new", target="new", replicas={"new": 2}, retire=("old",))
+    decision = Decision(stable="new", target="new", total=2, replicas={"new": 2}, retire=("old",))
     made = render(decision, OLD)
     assert not any(name.endswith("llama-old") for name in ids(made))
     assert [track.revision for track in routing(made).tracks] == ["new"]
     assert unwanted(make_spec(replicas=2), OLD, decision) == [
+        ("HorizontalPodAutoscaler", "llama-engine"),
         ("Deployment", "llama-old"),
         ("Service", "llama-old"),
         ("ControllerRevision", "llama-old"),
@@ -203,9 +205,10 @@ def test_a_retired_revision_is_deleted_with_its_record_last_and_has_no_track() -
 )
 def test_a_budget_over_one_pod_would_block_every_drain(replicas: int, gateways: int, want: list[str]) -> None:
     spec = {"replicas": replicas, "gateway": {"replicas": gateways}}
-    gone = unwanted(make_spec(**spec), observed(), NEW)
-    assert gone == [("PodDisruptionBudget", name) for name in want]
-    made = {o["metadata"]["name"] for o in render(**spec) if o["kind"] == "PodDisruptionBudget"}
+    decision = replace(NEW, total=replicas)
+    gone = [name for kind, name in unwanted(make_spec(**spec), observed(), decision) if "Budget" in kind]
+    assert gone == want
+    made = {o["metadata"]["name"] for o in render(decision, **spec) if o["kind"] == "PodDisruptionBudget"}
     assert made == {"llama-engine", "llama-gateway"} - set(want)
 
 

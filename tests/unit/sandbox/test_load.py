@@ -75,6 +75,19 @@ async def test_requests_start_on_schedule_whether_or_not_earlier_ones_have_ended
     assert outcomes[-1].started < min(o.ended or 0 for o in outcomes)
 
 
+async def test_a_closed_loop_keeps_a_number_of_requests_open() -> None:
+    async with server(HEAD + b"data: [DONE]\n\n", pause=0.1) as (host, port, _):
+        outcomes = await Load(host, port, "m", rate=0, seconds=0.35, concurrent=3).run()
+    assert not lagged(outcomes)
+    moments = [(o.started, 1) for o in outcomes] + [(o.ended or 0, -1) for o in outcomes]
+    count, most = 0, 0
+    for _, change in sorted(moments):
+        count += change
+        most = max(most, count)
+    assert most == 3
+    assert 9 <= len(outcomes) <= 12
+
+
 def test_a_late_generator_makes_the_run_void() -> None:
     assert lagged([Outcome(started=0, lag=0), Outcome(started=1, lag=LAG_LIMIT_SECONDS + 0.01)])
     assert not lagged([Outcome(started=0, lag=LAG_LIMIT_SECONDS - 0.01)])

@@ -57,6 +57,7 @@ def test_options_come_from_the_environment_and_the_command_line_wins(monkeypatch
         "INFERENCE_OPERATOR_NAMESPACES": "a b",
         "INFERENCE_OPERATOR_AGENT_IMAGE": "agent:1",
         "INFERENCE_OPERATOR_HAPROXY_IMAGE": "haproxy:1",
+        "INFERENCE_OPERATOR_METRICS_SERVICE": "system/metrics",
         "INFERENCE_OPERATOR_PORT": "9000",
         "INFERENCE_OPERATOR_POD_NAMESPACE": "system",
     }
@@ -65,6 +66,7 @@ def test_options_come_from_the_environment_and_the_command_line_wins(monkeypatch
         kubeconfig=None,
         agent_image="agent:1",
         haproxy_image="haproxy:1",
+        metrics_service="system/metrics",
         port=9000,
         lease_namespace="system",
     )

@@ -104,6 +104,12 @@ class KubeClient:
             private_key_path=configuration.key_file,
         )
 
+    async def server_version(self) -> tuple[int, int]:
+        """Major and minor version of Kubernetes, e.g. (1, 37)."""
+        found = await self._request("GET", "/version", "get the version of Kubernetes")
+        # Managed Kubernetes writes "37+".
+        return int(found["major"]), int(str(found["minor"]).rstrip("+"))
+
     async def get(self, kind: str, namespace: str | None, name: str) -> Object | None:
         """The object, or None when it doesn't exist."""
         try:

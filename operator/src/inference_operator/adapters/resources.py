@@ -39,6 +39,7 @@ class Resource:
 
 
 RESOURCES: Final[dict[str, Resource]] = {
+    "APIService": Resource("apiregistration.k8s.io/v1", "apiservices", namespaced=False),
     names.KIND: Resource(names.API_VERSION, names.PLURAL),
     "ConfigMap": Resource("v1", "configmaps"),
     "ControllerRevision": Resource("apps/v1", "controllerrevisions"),
@@ -48,6 +49,7 @@ RESOURCES: Final[dict[str, Resource]] = {
     "Deployment": Resource("apps/v1", "deployments"),
     "EndpointSlice": Resource("discovery.k8s.io/v1", "endpointslices"),
     "Event": Resource("events.k8s.io/v1", "events"),
+    "HorizontalPodAutoscaler": Resource("autoscaling/v2", "horizontalpodautoscalers"),
     "Lease": Resource("coordination.k8s.io/v1", "leases"),
     "NetworkPolicy": Resource("networking.k8s.io/v1", "networkpolicies"),
     "Node": Resource("v1", "nodes", namespaced=False),

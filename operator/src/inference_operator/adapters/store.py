@@ -2,7 +2,9 @@
 
 One informer per kind and namespace, selected on the server by `app.kubernetes.io/managed-by`. Any change of a
 child calls `on_cluster` with the key of its InferenceCluster (an empty name for what a namespace's clusters
-share); a node's change of readiness does so for every cluster with a pod on it.
+share); a node's change of readiness does so for every cluster with a pod on it. HorizontalPodAutoscalers are
+those that target an InferenceCluster, whoever made them. What becomes of the metrics API concerns every
+cluster.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from ..api import names
+from ..core.model import MetricsApi
+from ..core.observe_scaling import SCALER_KIND
 from ..ports import Clock, Object
 from .clock import SystemClock
 from .informer import Informer
 from .kube import KubeClient
-from .trim import trim_child, trim_node
+from .trim import trim_api_service, trim_child, trim_node, trim_scaler
 
 Key = tuple[str, str]
 
@@ -24,6 +28,7 @@ CHILD_KINDS: Final = (
     "ConfigMap",
     "ControllerRevision",
     "Deployment",
+    SCALER_KIND,
     "NetworkPolicy",
     "Pod",
     "PodDisruptionBudget",
@@ -32,6 +37,9 @@ CHILD_KINDS: Final = (
     "Service",
     "ServiceAccount",
 )
+#: Its newest version stands for the group: whoever has it has the other one too.
+_METRICS_API: Final = "v1beta2.custom.metrics.k8s.io"
+_METRICS_API_OLD: Final = "v1beta1.custom.metrics.k8s.io"
 _SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 
 
@@ -44,10 +52,14 @@ class ChildStore:
         *,
         namespaces: Sequence[str] = (),
         on_cluster: Callable[[Key], None],
+        on_metrics_api: Callable[[], None] = lambda: None,
+        metrics_service: str = "",
         clock: Clock | None = None,
     ) -> None:
-        """`namespaces` empty: all of them."""
+        """`namespaces` empty: all of them. `metrics_service`: "<namespace>/<name>" of our metrics API's
+        Service."""
         self._on_cluster = on_cluster
+        self._metrics_service = metrics_service
         self._clock = clock or SystemClock()
         self._ready: dict[str, bool] = {}
         self._children = {
@@ -57,11 +69,22 @@ class ChildStore:
         self._nodes = Informer(
             client, "Node", trim=trim_node, on_change=self._node_changed, clock=self._clock
         )
+        self._apis = Informer(
+            client,
+            "APIService",
+            trim=_only_metrics_api,
+            on_change=lambda event_type, obj: on_metrics_api(),
+            clock=self._clock,
+        )
 
     @property
     def informers(self) -> list[Informer]:
         """All informers, to see their age."""
-        return [self._nodes, *(informer for group in self._children.values() for informer in group)]
+        return [
+            self._nodes,
+            self._apis,
+            *(informer for group in self._children.values() for informer in group),
+        ]
 
     @property
     def synced(self) -> bool:
@@ -100,6 +123,14 @@ class ChildStore:
             return True
         return self._ready.get(name, False)
 
+    def metrics_api(self) -> MetricsApi:
+        """Who answers custom.metrics.k8s.io."""
+        found = self._apis.get("", _METRICS_API) or self._apis.get("", _METRICS_API_OLD)
+        if found is None:
+            return MetricsApi()
+        service = found["service"]
+        return MetricsApi(service, service == self._metrics_service, found["available"])
+
     def upsert(self, kind: str, obj: Object) -> None:
         """Take over the answer of our own write, so that the next pass doesn't read older state."""
         namespace = obj["metadata"]["namespace"]
@@ -108,12 +139,13 @@ class ChildStore:
                 informer.upsert(obj)
 
     def _informer(self, client: KubeClient, kind: str, namespace: str | None) -> Informer:
+        scaler = kind == SCALER_KIND
         return Informer(
             client,
             kind,
             namespace=namespace,
-            label_selector=_SELECTOR,
-            trim=trim_child,
+            label_selector="" if scaler else _SELECTOR,
+            trim=trim_scaler if scaler else trim_child,
             index_by=_cluster_key,
             on_change=self._child_changed,
             clock=self._clock,
@@ -142,7 +174,13 @@ class ChildStore:
             yield from informer.list()
 
 
+def _only_metrics_api(obj: Object) -> Object | None:
+    return trim_api_service(obj) if obj["metadata"]["name"] in (_METRICS_API, _METRICS_API_OLD) else None
+
+
 def _cluster_key(obj: dict[str, Any]) -> Key | None:
     meta = obj["metadata"]
+    if obj["kind"] == SCALER_KIND:
+        return meta["namespace"], obj["spec"]["scaleTargetRef"]["name"]
     cluster = meta.get("labels", {}).get(names.LABEL_CLUSTER)
     return (meta["namespace"], cluster) if cluster else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from ..api import names
 from ..core.fields import managed_digest
 from ..ports import Object
 
@@ -46,9 +47,20 @@ def trim_child(obj: Object) -> Object:
     elif kind == "Deployment":
         kept["spec"] = _pick(obj.get("spec") or {}, ("replicas",))
         kept["status"] = {"conditions": _conditions(obj.get("status") or {})}
+    elif kind == "HorizontalPodAutoscaler":
+        kept["spec"] = _pick(obj.get("spec") or {}, ("scaleTargetRef",))
+        status = obj.get("status") or {}
+        kept["status"] = {**_pick(status, ("desiredReplicas",)), "conditions": _active(status)}
     elif kind in ("ConfigMap", "ControllerRevision"):
         kept["data"] = obj.get("data") or {}
     return kept
+
+
+def trim_scaler(obj: Object) -> Object | None:
+    """A HorizontalPodAutoscaler, ours or not, if it targets an InferenceCluster."""
+    target = (obj.get("spec") or {}).get("scaleTargetRef") or {}
+    ours = target.get("kind") == names.KIND and target.get("apiVersion", "").startswith(f"{names.GROUP}/")
+    return trim_child(obj) if ours else None
 
 
 def trim_node(obj: Object) -> Object:
@@ -60,8 +72,32 @@ def trim_node(obj: Object) -> Object:
     return {"metadata": _pick(obj["metadata"], ("name", "resourceVersion")), "ready": ready}
 
 
+def trim_api_service(obj: Object) -> Object:
+    """Who answers an API group, and whether the API server reaches it."""
+    service = (obj.get("spec") or {}).get("service") or {}
+    available = any(
+        condition["type"] == "Available" and condition["status"] == "True"
+        for condition in (obj.get("status") or {}).get("conditions") or ()
+    )
+    return {
+        "metadata": _pick(obj["metadata"], ("name", "resourceVersion")),
+        "service": f"{service.get('namespace')}/{service.get('name')}" if service else "",
+        "available": available,
+    }
+
+
+def _active(status: Object) -> list[Object]:
+    """Its messages hold figures of every pass of the controller: a copy that changes with each would be
+    looked at for nothing."""
+    return [
+        _pick(condition, ("type", "status", "reason"))
+        for condition in status.get("conditions") or ()
+        if condition["type"] == "ScalingActive"
+    ]
+
+
 def _pod_status(status: Object) -> Object:
-    kept = {"phase": status.get("phase"), "conditions": _conditions(status)}
+    kept = {**_pick(status, ("phase", "podIP")), "conditions": _conditions(status)}
     for key in ("containerStatuses", "initContainerStatuses"):
         if status.get(key):
             kept[key] = [_pick(container, _CONTAINER) for container in status[key]]

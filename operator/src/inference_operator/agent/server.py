@@ -12,6 +12,7 @@ import orjson
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from . import view
 from .control import Control
 from .inputs import Inputs
 from .metrics import Metrics
@@ -112,6 +113,7 @@ class Server:
                 "queued": queued,
                 "in_flight": in_flight,
                 "demand": queued + in_flight,
+                "concurrency": view.concurrency(tracks),
             }
         return _json({"gateway": self._settings.pod, "clusters": clusters})
 

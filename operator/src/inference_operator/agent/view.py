@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..api.routing import EngineReport
@@ -33,6 +33,8 @@ class TrackView:
     revision: str
     share: int
     retries: int
+    #: Requests that one engine works on at once within the SLO.
+    concurrency: int
     queued: int
     #: Requests on engines, those that are no endpoints any more included.
     in_flight: int
@@ -58,6 +60,17 @@ def demand(views: Iterable[TrackView]) -> dict[str, int]:
         name = f"{view.namespace}/{view.cluster}"
         result[name] = result.get(name, 0) + view.demand
     return result
+
+
+def concurrency(views: Sequence[TrackView]) -> int:
+    """Requests that one engine of a cluster works on at once: of its tracks, by their share of the traffic.
+
+    0 = no routing yet. Without any share (no engine yet) the smallest: rather a replica too many.
+    """
+    total = sum(view.share for view in views)
+    if not total:
+        return min((view.concurrency for view in views), default=0)
+    return max(1, sum(view.share * view.concurrency for view in views) // total)
 
 
 def reports(views: Iterable[TrackView]) -> tuple[EngineReport, ...]:
@@ -103,6 +116,7 @@ def _track(pool: Pool, servers: dict[tuple[str, str], Server], workers: list[Sna
         revision=pool.track.revision,
         share=pool.track.share,
         retries=pool.retries,
+        concurrency=pool.track.concurrency,
         queued=waiting.total() + sum(worker.queued.get(pool.backend, 0) for worker in workers),
         in_flight=load.total(),
         engines=tuple(engines),

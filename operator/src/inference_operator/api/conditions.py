@@ -27,6 +27,8 @@ class ConditionType(StrEnum):
     GATEWAY_READY = "GatewayReady"
     #: No pod waits for GPUs, quota or a node.
     CAPACITY_AVAILABLE = "CapacityAvailable"
+    #: A scaler of ours acts: the number of replicas follows the demand.
+    SCALING_ACTIVE = "ScalingActive"
     #: Engines are missing that were lost or that fail, not merely new ones.
     DEGRADED = "Degraded"
     #: An engine was taken out of service within the last minutes and is not back yet.
@@ -83,6 +85,11 @@ class Reason(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     QUOTA_EXCEEDED = "QuotaExceeded"
     CREATE_FAILED = "CreateFailed"
+    # ScalingActive
+    FOLLOWS_DEMAND = "FollowsDemand"
+    DISABLED = "Disabled"
+    CONFLICT = "Conflict"
+    METRICS_UNAVAILABLE = "MetricsUnavailable"
     # Degraded, FailoverActive
     ALL_READY = "AllReady"
     ENGINES_MISSING = "EnginesMissing"
@@ -158,6 +165,11 @@ REASONS: Final[Mapping[ConditionType, Mapping[str, tuple[Reason, ...]]]] = {
     ConditionType.CAPACITY_AVAILABLE: {
         _TRUE: (Reason.SCHEDULED,),
         _FALSE: (Reason.UNSCHEDULABLE, Reason.QUOTA_EXCEEDED, Reason.CREATE_FAILED),
+        **_OBSERVED_ONLY,
+    },
+    ConditionType.SCALING_ACTIVE: {
+        _TRUE: (Reason.FOLLOWS_DEMAND,),
+        _FALSE: (Reason.DISABLED, Reason.STOPPED, Reason.CONFLICT, Reason.METRICS_UNAVAILABLE),
         **_OBSERVED_ONLY,
     },
     ConditionType.DEGRADED: {

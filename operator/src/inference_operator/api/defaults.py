@@ -18,6 +18,13 @@ GATEWAY_REPLICAS: Final = 2
 GPUS_PER_NODE: Final = 8
 RESOURCE_NAME: Final = "nvidia.com/gpu"
 NODE_LOSS_TOLERATION_SECONDS: Final = 30
+#: More replicas than any cluster has.
+LARGEST_TOTAL: Final = 10_000
+MIN_REPLICAS: Final = 1
+MAX_REPLICAS: Final = 4
+#: Each replica that comes back costs a whole model load, so a lull of minutes must not take one away.
+SCALE_DOWN_WINDOW_SECONDS: Final = 300
+SCALE_DOWN_PERIOD_SECONDS: Final = 120
 
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 

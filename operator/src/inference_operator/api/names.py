@@ -46,6 +46,11 @@ AGENT_PORT: Final = 9101
 MAX_CHILD_NAME: Final = 45
 REVISION_LENGTH: Final = 10
 
+#: Metrics of custom.metrics.k8s.io about an InferenceCluster: what its HorizontalPodAutoscaler follows (per
+#: cent of well-filled replicas), and the requests behind it.
+METRIC_LOAD: Final = "inference_load_percent"
+METRIC_DEMAND: Final = "inference_demand_requests"
+
 ROUTING_KEY: Final = "routing.json"
 REPORT_KEY_PREFIX: Final = "gateway."
 
@@ -83,7 +88,8 @@ def gateway_name(cluster: str) -> str:
 
 
 def engine_name(cluster: str) -> str:
-    """PodDisruptionBudget and NetworkPolicy of all engines, whatever their revision."""
+    """PodDisruptionBudget, NetworkPolicy and HorizontalPodAutoscaler of all engines, whatever their
+    revision."""
     return child_name(cluster, "engine")
 
 

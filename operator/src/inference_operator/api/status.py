@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from .base import ATOMIC, BY_TYPE, StatusModel
 
@@ -87,6 +87,34 @@ class FailoverStatus(StatusModel):
     )
 
 
+class ScalingDecision(StatusModel):
+    """One change of the wanted total."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    time: _Time
+    from_: _Count = Field(alias="from", description="Replicas that were wanted before.")
+    to: _Count = Field(description="Replicas that are wanted since.")
+    by: Annotated[str, StringConstraints(max_length=128)] = Field(
+        "", description="Field manager that set spec.replicas last."
+    )
+    reason: Annotated[str, StringConstraints(max_length=256)] = Field(description="Why, for people.")
+
+
+class ScalingStatus(StatusModel):
+    """How many replicas are wanted, and what decided it."""
+
+    target: _Count = Field(description="Replicas that are wanted now.")
+    limited_by: Annotated[str, StringConstraints(max_length=64)] = Field(
+        "",
+        description="What keeps it from spec.replicas: minReplicas, maxReplicas or Autoscaler; empty = "
+        "nothing.",
+    )
+    last_decisions: Annotated[list[ScalingDecision], Field(max_length=10)] = Field(
+        default_factory=list, description="The last ten changes, newest last.", json_schema_extra=ATOMIC
+    )
+
+
 class InferenceClusterStatus(StatusModel):
     """Observed state: states and decisions, never gauges."""
 
@@ -103,6 +131,7 @@ class InferenceClusterStatus(StatusModel):
     )
     plan: PlanStatus | None = None
     revisions: RevisionsStatus | None = None
+    scaling: ScalingStatus | None = None
     failover: FailoverStatus | None = None
     conditions: Annotated[list[Condition], Field(max_length=24)] = Field(
         default_factory=list, json_schema_extra=BY_TYPE

@@ -13,6 +13,13 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from . import defaults
+from .autoscaling import (
+    Autoscaling,
+    AutoscalingMode,
+    ScalingBehavior,
+    ScalingPolicy,
+    ScalingRules,
+)
 from .base import ATOMIC, ATOMIC_MAP, BY_NAME, ApiModel, rule, validations
 from .scalars import (
     AcceleratorName,
@@ -43,11 +50,15 @@ from .status import (
     InferenceClusterStatus,
     PlanStatus,
     RevisionsStatus,
+    ScalingDecision,
+    ScalingStatus,
 )
 
 __all__ = [
     "Accelerator",
     "Architecture",
+    "Autoscaling",
+    "AutoscalingMode",
     "Condition",
     "ConditionStatus",
     "Engine",
@@ -72,6 +83,11 @@ __all__ = [
     "RevisionsStatus",
     "Rollout",
     "RolloutStrategy",
+    "ScalingBehavior",
+    "ScalingDecision",
+    "ScalingPolicy",
+    "ScalingRules",
+    "ScalingStatus",
     "SecretKeyRef",
     "Toleration",
 ]
@@ -364,8 +380,12 @@ class InferenceClusterSpec(ApiModel):
     accelerator: Accelerator = Field(default_factory=Accelerator)
     parallelism: Parallelism = Field(default_factory=Parallelism)
     replicas: int = Field(
-        1, ge=0, le=10_000, description="Engine replicas, 0 = stopped; kubectl scale or an HPA set it too."
+        1,
+        ge=0,
+        le=defaults.LARGEST_TOTAL,
+        description="Engine replicas, 0 = stopped; with autoscaling on, the HorizontalPodAutoscaler sets it.",
     )
+    autoscaling: Autoscaling = Field(default_factory=Autoscaling)
     rollout: Rollout = Field(default_factory=Rollout)
     placement: Placement = Field(default_factory=Placement)
     image_pull_secrets: Annotated[list[LocalObjectRef], Field(max_length=4)] = Field(

@@ -7,30 +7,41 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ..api import defaults
+from ..api.routing import Drain
 from ..api.v1alpha1 import InferenceClusterSpec, RolloutStrategy
 from .model import Decision, Observed, Revision
 from .notes import notes
 from .rollout import UNSCHEDULABLE_AFTER, Sizes, engines, shares, sizes
 from .scaledown import Scaled, scale
+from .scaling import total
 
 #: How long after an EngineDown event a missing engine counts as a failover that is going on. Seconds.
 FAILOVER_WINDOW = 300.0
 
 
-def decide(spec: InferenceClusterSpec, target: str | None, observed: Observed, now: float) -> Decision:
+def decide(
+    spec: InferenceClusterSpec,
+    target: str | None,
+    observed: Observed,
+    now: float,
+    loads: Mapping[str, int] | None = None,
+) -> Decision:
     """`target` is the revision that the spec asks for; None = the spec has no plan, so what is stable stays.
 
+    `loads` are requests by engine pod. A decision that chose an engine to go without them is `blind`: it
+    holds, and a better one can be had with them.
     Returns a decision without any size when there is neither a target nor anything stable.
     """
     stable = stable_revision(observed, target)
     target = target or stable
     if target is None:
         return Decision(stable=None, target=None)
-    n = spec.replicas
+    wanted_total = total(spec, observed)
+    n = wanted_total.replicas
     olds = _removal_order(observed, target, stable)
     wanted = sizes(
         n,
@@ -43,7 +54,7 @@ def decide(spec: InferenceClusterSpec, target: str | None, observed: Observed, n
         now=now,
     )
     timeout = defaults.seconds(spec.engine.drain_timeout or defaults.DRAIN_TIMEOUT)
-    scaled = _scaled(wanted, observed, target, timeout, now)
+    scaled = _scaled(wanted, observed, target, timeout, now, loads)
     taken_over = _taken_over(n, observed.revision(target), olds)
     if taken_over:
         stable = target
@@ -55,9 +66,12 @@ def decide(spec: InferenceClusterSpec, target: str | None, observed: Observed, n
     decision = Decision(
         stable=stable,
         target=target,
+        total=n,
+        limited_by=wanted_total.limited_by,
         replicas={name: part.replicas for name, part in scaled.items() if name not in retire},
         shares=shares(n, target, kept, (drain.pod for drain in drains)),
         drains=drains,
+        blind=loads is None and _chosen_blindly(observed, drains),
         cheapest=tuple(pod for part in scaled.values() for pod in part.cheapest),
         retire=retire,
         held=wanted.held,
@@ -82,8 +96,23 @@ def _removal_order(observed: Observed, target: str, stable: str | None) -> list[
     return sorted(olds, key=lambda revision: (revision.name == stable, -revision.created, revision.name))
 
 
+def _chosen_blindly(observed: Observed, drains: Iterable[Drain]) -> bool:
+    """Is an engine that serves newly chosen, where another one could have been?"""
+    before = {drain.pod for drain in observed.gateway.drains}
+    new = {drain.pod for drain in drains} - before
+    return any(
+        new & {pod.name for pod in revision.ready} and len(revision.ready) > 1
+        for revision in observed.revisions
+    )
+
+
 def _scaled(
-    wanted: Sizes, observed: Observed, target: str, timeout: float, now: float
+    wanted: Sizes,
+    observed: Observed,
+    target: str,
+    timeout: float,
+    now: float,
+    loads: Mapping[str, int] | None,
 ) -> Mapping[str, Scaled]:
     scaled: dict[str, Scaled] = {}
     for name, count in wanted.want.items():
@@ -91,7 +120,7 @@ def _scaled(
         if revision is None:
             scaled[name] = Scaled(count)
         elif revision.replicas is not None or name == target:
-            scaled[name] = scale(revision, count, observed.gateway, timeout, now)
+            scaled[name] = scale(revision, count, observed.gateway, timeout, now, loads or {})
     return scaled
 
 

@@ -15,6 +15,7 @@ from .gateways import down_everywhere, ready_reports
 from .model import EnginePod, Observed, Plan, Problem, Revision
 from .notes import condition
 from .rollout import engines
+from .scaling import total
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,10 @@ class Facts:
     target: str | None
     #: Plan of the target.
     plan: Plan | None
+    #: Engines wanted in all, as decided; None = nothing was decided.
+    total: int | None
+    #: What keeps that from spec.replicas; "" = nothing.
+    limited_by: str
     held: str
     problems: Sequence[Problem]
     #: Writes that the API server refused for good.
@@ -46,7 +51,7 @@ class Facts:
     def wanted(self) -> int:
         """Engines that the spec asks for; those that exist while nothing is changed."""
         if self.spec is not None and not self.suspended:
-            return self.spec.replicas
+            return self.total if self.total is not None else total(self.spec, self.observed).replicas
         return sum(engines(revision) for revision in self.observed.revisions)
 
     @cached_property

@@ -135,12 +135,53 @@ class GatewayObserved:
     ready_pods: tuple[str, ...] = ()
     #: All live gateway pods by name.
     pods: tuple[str, ...] = ()
+    #: Addresses of the ready ones.
+    addresses: tuple[str, ...] = ()
     reports: tuple[GatewayReport, ...] = ()
     #: uid of the ServiceAccount of the gateway if younger than its Deployment: somebody deleted the first.
     renewed_account: str = ""
     #: Routing as last applied: share per revision, drains.
     shares: Mapping[str, int] = field(default_factory=dict)
     drains: tuple[Drain, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScalerObserved:
+    """Our HorizontalPodAutoscaler."""
+
+    #: Replicas that it wants; None = it hasn't decided yet.
+    desired: int | None = None
+    #: Its own condition ScalingActive: can it read its metric? None = not said yet.
+    active: bool | None = None
+    #: Reason of that condition, one word.
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class MetricsApi:
+    """Who answers custom.metrics.k8s.io in this Kubernetes cluster: there can be only one."""
+
+    #: "<namespace>/<name>" of the Service behind it; "" = nobody does.
+    service: str = ""
+    #: It is our inference-metrics.
+    ours: bool = False
+    #: The API server reaches it.
+    available: bool = False
+
+
+NO_METRICS_API = MetricsApi()
+
+
+@dataclass(frozen=True)
+class ScalingObserved:
+    """What scales this cluster, and what could."""
+
+    ours: ScalerObserved | None = None
+    #: Scalers of somebody else on this cluster, as people call them.
+    rivals: tuple[str, ...] = ()
+    api: MetricsApi = NO_METRICS_API
+    #: Field manager that set spec.replicas last; "" = unknown.
+    replicas_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,6 +192,7 @@ class Observed:
     revisions: tuple[Revision, ...]
     gateway: GatewayObserved
     status: InferenceClusterStatus
+    scaling: ScalingObserved = ScalingObserved()
     #: "Kind/name" of objects that carry our names or labels, but that something else controls.
     foreign: tuple[str, ...] = ()
     #: Pods that left their ReplicaSet, since somebody changed their labels: nothing would ever delete them.
@@ -184,11 +226,16 @@ class Decision:
     stable: str | None
     #: The revision that the spec asks for.
     target: str | None
+    #: Engines wanted in all, and what keeps that from spec.replicas ("" = nothing).
+    total: int = 0
+    limited_by: str = ""
     #: Wanted spec.replicas per revision; a revision that isn't named is left alone.
     replicas: Mapping[str, int] = field(default_factory=dict)
     #: Share per revision in ten-thousandths; they add up to 10,000 or are all 0.
     shares: Mapping[str, int] = field(default_factory=dict)
     drains: tuple[Drain, ...] = ()
+    #: An engine was chosen to go without knowing how busy any of them is.
+    blind: bool = False
     #: Pods to mark as the first to go, by name.
     cheapest: tuple[str, ...] = ()
     #: Revisions whose objects are deleted.

@@ -9,6 +9,7 @@ What the trimmed children must still hold:
     Pod                 metadata, spec.nodeName, status.{phase, containerStatuses, initContainerStatuses},
                         status.conditions with lastTransitionTime of PodScheduled and Ready
     ConfigMap           metadata, data
+    HorizontalPodAutoscaler  metadata, status.{desiredReplicas, conditions}
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from pydantic_core import from_json
 from ..api import names
 from ..api.routing import GatewayReport, Routing
 from ..api.v1alpha1 import InferenceClusterStatus
-from .model import ClusterRef, EnginePod, GatewayObserved, Observed, Revision
+from .model import NO_METRICS_API, ClusterRef, EnginePod, GatewayObserved, MetricsApi, Observed, Revision
+from .observe_scaling import SCALER_KIND, observe_scaling
+from .owners import Object, controller, owned, owners
 from .record import Record, RecordError, decode
 
-Object = Mapping[str, Any]
 _M = TypeVar("_M", bound=BaseModel)
 
 #: A container that is merely on its way.
@@ -41,12 +43,15 @@ def cluster_ref(cluster: Object) -> ClusterRef:
 
 
 def observe(
-    cluster: Object, children: Mapping[str, Sequence[Object]], node_ready: Callable[[str], bool]
+    cluster: Object,
+    children: Mapping[str, Sequence[Object]],
+    node_ready: Callable[[str], bool],
+    metrics_api: MetricsApi = NO_METRICS_API,
 ) -> Observed:
     """Everything that exists for one cluster.
 
-    `children` holds the objects with the cluster's label by kind; `node_ready` is False only for a node that
-    is known to be gone or NotReady.
+    `children` holds the objects with the cluster's label by kind, and every HorizontalPodAutoscaler that
+    targets it, whoever made it; `node_ready` is False only for a node that is known to be gone or NotReady.
     """
     ref = cluster_ref(cluster)
     revisions, unrecorded = _revisions(ref, children, node_ready)
@@ -56,26 +61,16 @@ def observe(
         revisions=revisions,
         gateway=_gateway(ref, children),
         status=parse_status(cluster.get("status") or {}),
+        scaling=observe_scaling(cluster, children.get(SCALER_KIND, ()), metrics_api),
         foreign=tuple(_foreign(ref, children)),
-        released=tuple(pod["metadata"]["name"] for pod in made if not _owners(pod)),
+        released=tuple(pod["metadata"]["name"] for pod in made if not owners(pod)),
         regained=tuple(
             pod["metadata"]["name"]
             for pod in made
-            if controller(pod) is not None and any(owner["uid"] == ref.uid for owner in _owners(pod))
+            if controller(pod) is not None and any(owner["uid"] == ref.uid for owner in owners(pod))
         ),
         unrecorded=unrecorded,
     )
-
-
-def controller(obj: Object) -> Mapping[str, Any] | None:
-    """The ownerReference of the object's controller."""
-    return next((reference for reference in _owners(obj) if reference.get("controller")), None)
-
-
-def owned(obj: Object, uid: str) -> bool:
-    """Is the object controlled by the InferenceCluster with this uid?"""
-    owner = controller(obj)
-    return owner is not None and owner["uid"] == uid
 
 
 def parse_status(status: Object) -> InferenceClusterStatus:
@@ -93,8 +88,8 @@ def parse_status(status: Object) -> InferenceClusterStatus:
 
 def _foreign(ref: ClusterRef, children: Mapping[str, Sequence[Object]]) -> Iterator[str]:
     for kind in sorted(children):
-        if kind == "Pod":
-            continue  # pods belong to ReplicaSets; an odd one is simply nobody's engine
+        if kind in ("Pod", SCALER_KIND):
+            continue  # pods belong to ReplicaSets, an odd one is simply nobody's engine; scalers are rivals
         for obj in children[kind]:
             if not owned(obj, ref.uid):
                 yield f"{kind}/{obj['metadata']['name']}"
@@ -109,10 +104,6 @@ def _made_by(
     for pod in children.get("Pod", ()):
         if pod["metadata"]["name"].rsplit("-", 2)[0] in workloads:
             yield pod
-
-
-def _owners(pod: Object) -> Sequence[Object]:
-    return pod["metadata"].get("ownerReferences") or ()
 
 
 def _ours(ref: ClusterRef, children: Mapping[str, Sequence[Object]], kind: str) -> list[Object]:
@@ -292,13 +283,15 @@ def _gateway(ref: ClusterRef, children: Mapping[str, Sequence[Object]]) -> Gatew
     ]
     config_maps = _ours(ref, children, "ConfigMap")
     routing = _routing(_named(config_maps, names.routing_name(ref.name)))
+    ready = [
+        pod
+        for pod in pods
+        if _has_condition(pod, "Ready", "True") and not pod["metadata"].get("deletionTimestamp")
+    ]
     return GatewayObserved(
         wanted=(deployment.get("spec") or {}).get("replicas", 1) if deployment else 0,
-        ready_pods=tuple(
-            pod["metadata"]["name"]
-            for pod in pods
-            if _has_condition(pod, "Ready", "True") and not pod["metadata"].get("deletionTimestamp")
-        ),
+        ready_pods=tuple(pod["metadata"]["name"] for pod in ready),
+        addresses=tuple(filter(None, (pod["status"].get("podIP") for pod in ready))),
         pods=tuple(pod["metadata"]["name"] for pod in pods),
         reports=tuple(_reports(_named(config_maps, names.report_name(ref.name)))),
         renewed_account=_renewed(deployment, _named(_ours(ref, children, "ServiceAccount"), name)),

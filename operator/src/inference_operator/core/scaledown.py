@@ -39,15 +39,23 @@ class Scaled:
 
 
 def scale(
-    revision: Revision, want: int, gateway: GatewayObserved, drain_timeout: float, now: float
+    revision: Revision,
+    want: int,
+    gateway: GatewayObserved,
+    drain_timeout: float,
+    now: float,
+    loads: Mapping[str, int],
 ) -> Scaled:
-    """Up at once, down by draining. `want` is the size to get to, `drain_timeout` in seconds."""
+    """Up at once, down by draining. `want` is the size to get to, `drain_timeout` in seconds.
+
+    `loads` are requests by pod, as far as they are known: of engines that serve, the least busy goes.
+    """
     live = revision.live
     if revision.replicas is None or want >= len(live):
         # Replicas beyond the live pods exist on paper only (quota, admission): nothing to drain.
         return Scaled(want)
     since = {drain.pod: drain.since for drain in gateway.drains}
-    victims = sorted(live, key=lambda pod: _order(pod, since))[: len(live) - want]
+    victims = sorted(live, key=lambda pod: _order(pod, since, loads))[: len(live) - want]
     drains = tuple(Drain(pod=pod.name, since=since.get(pod.name, now)) for pod in victims)
     done = {
         drain.pod
@@ -86,11 +94,16 @@ def _serves(pod: EnginePod) -> bool:
     return pod.ready and not pod.node_lost
 
 
-def _order(pod: EnginePod, since: Mapping[str, float]) -> tuple[bool, bool, float, float, str]:
-    """First to go first: not ready, unassigned, longest drained, newest."""
+def _order(
+    pod: EnginePod, since: Mapping[str, float], loads: Mapping[str, int]
+) -> tuple[bool, bool, float, int, float, str]:
+    """First to go first: not ready, unassigned, longest drained, least busy, newest.
+
+    A drain that has begun goes on, however busy the engine is: to change one's mind costs two engines.
+    """
     serves = _serves(pod)
     drained = since.get(pod.name, float("inf")) if serves else 0.0
-    return serves, bool(pod.node), drained, -pod.created, pod.name
+    return serves, bool(pod.node), drained, loads.get(pod.name, 0), -pod.created, pod.name
 
 
 def _drained(pod: EnginePod, drain: Drain, gateway: GatewayObserved, timeout: float, now: float) -> bool:

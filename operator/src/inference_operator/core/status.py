@@ -20,6 +20,8 @@ from ..api.v1alpha1 import (
     InferenceClusterStatus,
     PlanStatus,
     RevisionsStatus,
+    ScalingDecision,
+    ScalingStatus,
 )
 from .decide import stable_revision
 from .edges import same_event
@@ -27,10 +29,14 @@ from .facts import Facts
 from .model import Decision, Observed, Plan, Problem, Revision
 from .notes import condition
 from .rollout import engines
+from .scaling import BY_MAX, BY_MIN, BY_SCALER
 from .verdicts import VERDICTS
 
 _EVENTS_KEPT = 10
 _REASON_LIMIT = 256
+_WORD_LIMIT = 128
+#: Field manager of the HPA's writes to the scale subresource.
+_HPA_MANAGER = "kube-controller-manager"
 _REASONS_KEPT = 16
 #: 9999-12-31T23:59:59Z.
 _LAST_SECOND = 253_402_300_799.0
@@ -65,6 +71,8 @@ def compute_status(
         stable=stable,
         target=target,
         plan=plan,
+        total=decision.total if decision and decision.target is not None else None,
+        limited_by=decision.limited_by if decision else "",
         held=decision.held if decision else "",
         problems=problems,
         errors=errors,
@@ -84,6 +92,7 @@ def compute_status(
         revisions=RevisionsStatus(
             stable=stable, target=target, updated_replicas=len(updated.ready) if updated else 0
         ),
+        scaling=_scaling(observed, decision, now),
         failover=FailoverStatus(last_events=failovers) if failovers else None,
         conditions=[_condition(facts, kind) for kind in VERDICTS],
     )
@@ -107,6 +116,37 @@ def _existing(revision: Revision) -> int:
     is wanted, which leaves the surge and the draining ones out.
     """
     return len(revision.live) if revision.create_error else engines(revision)
+
+
+def _scaling(observed: Observed, decision: Decision | None, now: float) -> ScalingStatus | None:
+    """What is wanted, and the last changes of it. Without a decision it stays as it is."""
+    before = observed.status.scaling
+    if decision is None or decision.target is None:
+        return before
+    decisions = list(before.last_decisions) if before else []
+    if before is not None and before.target != decision.total:
+        by = observed.scaling.replicas_by
+        change = ScalingDecision(
+            time=rfc3339(now),
+            from_=before.target,
+            to=decision.total,
+            by=by[:_WORD_LIMIT],
+            reason=_why(decision, by),
+        )
+        decisions.append(change)
+    return ScalingStatus(
+        target=decision.total, limited_by=decision.limited_by, last_decisions=decisions[-_EVENTS_KEPT:]
+    )
+
+
+def _why(decision: Decision, by: str) -> str:
+    who = "the HorizontalPodAutoscaler" if by == _HPA_MANAGER else by or "somebody"
+    texts = {
+        BY_MIN: "spec.replicas is below spec.autoscaling.minReplicas",
+        BY_MAX: "spec.replicas is above spec.autoscaling.maxReplicas",
+        BY_SCALER: f"{who} lowered spec.replicas further than the HorizontalPodAutoscaler agrees to",
+    }
+    return texts.get(decision.limited_by, f"{who} set spec.replicas")[:_REASON_LIMIT]
 
 
 def _plan_status(plan: Plan) -> PlanStatus:

@@ -6,7 +6,6 @@ included.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from ..api import names
 from ..api.conditions import ConditionType, Reason
@@ -17,28 +16,13 @@ from .gateways import acknowledged, ready_reports
 from .model import EnginePod, Problem
 from .notes import condition
 from .rollout import engines, stuck
+from .verdict import Verdict
+from .verdict import false as _false
+from .verdict import true as _true
+from .verdict import unknown as _unknown
+from .verdicts_scaling import scaling_active
 
 _NOT_MADE = "Not made: the spec is invalid, see SpecValid"
-
-
-class Verdict(NamedTuple):
-    """What a condition says now."""
-
-    status: ConditionStatus
-    reason: Reason
-    message: str
-
-
-def _true(reason: Reason, message: str) -> Verdict:
-    return Verdict(ConditionStatus.TRUE, reason, message)
-
-
-def _false(reason: Reason, message: str) -> Verdict:
-    return Verdict(ConditionStatus.FALSE, reason, message)
-
-
-def _unknown(message: str) -> Verdict:
-    return Verdict(ConditionStatus.UNKNOWN, Reason.NOT_OBSERVED, message)
 
 
 def ready(facts: Facts) -> Verdict:
@@ -303,6 +287,7 @@ VERDICTS: Mapping[ConditionType, Callable[[Facts], Verdict]] = {
     ConditionType.PLANNED: planned,
     ConditionType.GATEWAY_READY: gateway_ready,
     ConditionType.CAPACITY_AVAILABLE: capacity_available,
+    ConditionType.SCALING_ACTIVE: scaling_active,
     ConditionType.DEGRADED: degraded,
     ConditionType.FAILOVER_ACTIVE: failover_active,
     ConditionType.UPDATE_AVAILABLE: update_available,

@@ -17,7 +17,7 @@ from typing import Any
 from ..api import names
 from ..core.fields import needs_apply
 from ..core.model import ClusterRef
-from ..core.observe import controller, owned
+from ..core.owners import controller, owned
 from ..ports import Kube, KubeError, Metrics, Object, Store
 from ..render.common import owner_reference
 

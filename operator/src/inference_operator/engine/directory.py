@@ -39,6 +39,10 @@ class Directory:
         if not clusters:
             self._clusters.pop(namespace, None)
 
+    def everything(self) -> list[Key]:
+        """Keys of all clusters."""
+        return [(namespace, name) for namespace, found in self._clusters.items() for name in found]
+
     def clusters(self, namespace: str) -> list[tuple[str, str]]:
         """(name, uid), sorted."""
         return sorted(self._clusters.get(namespace, {}).items())

@@ -19,13 +19,13 @@ from ..api.conditions import Reason
 from ..api.parse import parse_spec
 from ..api.v1alpha1 import InferenceClusterSpec
 from ..core.decide import decide
-from ..core.model import ClusterRef, Observed, Plan, Problem
+from ..core.model import ClusterRef, Decision, Observed, Plan, Problem
 from ..core.observe import cluster_ref, observe
 from ..core.revision import revision_name
 from ..core.scaledown import marks
 from ..planner.digest import input_digest
 from ..planner.plan import make_plan
-from ..ports import Clock, Kube, KubeError, Metrics, Object, Store
+from ..ports import Clock, Gateways, Kube, KubeError, Metrics, Object, Store
 from ..render.children import children, unwanted
 from ..render.settings import RenderSettings
 from .access import AccessReconciler
@@ -42,6 +42,7 @@ CHILD_KINDS: Final = (
     "ConfigMap",
     "ControllerRevision",
     "Deployment",
+    "HorizontalPodAutoscaler",
     "NetworkPolicy",
     "Pod",
     "PodDisruptionBudget",
@@ -76,9 +77,11 @@ class Reconciler:
         clock: Clock,
         metrics: Metrics,
         jitter: Callable[[], float],
-        settings: RenderSettings,
+        settings: Callable[[], RenderSettings],
+        gateways: Gateways,
     ) -> None:
-        """`jitter` returns a number in [0, 1)."""
+        """`jitter` returns a number in [0, 1); `settings` are asked in every pass."""
+        self._gateways = gateways
         self._kube = kube
         self._store = store
         self._directory = directory
@@ -120,7 +123,7 @@ class Reconciler:
             await report.write(intent.spec, intent.plan, observed, None)
             return self._resync()
         target = revision_name(intent.plan, intent.spec) if intent.plan else None
-        decision = decide(intent.spec, target, observed, now)
+        decision = await self._decide(intent.spec, target, observed, now)
         if decision.target is None:
             await report.write(intent.spec, intent.plan, observed, None)
             return self._resync()
@@ -132,7 +135,7 @@ class Reconciler:
             live=live,
             context=report.context,
         )
-        await applier.apply(children(intent.spec, intent.plan, observed, decision, self._settings))
+        await applier.apply(children(intent.spec, intent.plan, observed, decision, self._settings()))
         await applier.mark(marks(observed, decision))
         await applier.adopt(observed.released, observed.regained)
         await applier.delete(unwanted(intent.spec, observed, decision))
@@ -145,6 +148,17 @@ class Reconciler:
         wake = AFTER_WRITE_SECONDS if applier.wrote else decision.wake
         applier.raise_errors(wake)
         return self._resync() if wake is None else min(self._resync(), wake)
+
+    async def _decide(
+        self, spec: InferenceClusterSpec, target: str | None, observed: Observed, now: float
+    ) -> Decision:
+        """The gateways are asked how busy the engines are only when one is to go."""
+        decision = decide(spec, target, observed, now)
+        if not decision.blind:
+            return decision
+        cluster = observed.cluster
+        loads = await self._gateways.loads(cluster.namespace, cluster.name, observed.gateway.addresses)
+        return decide(spec, target, observed, now, loads)
 
     def _report(self, cluster: Object, problems: Sequence[Problem]) -> Report:
         return Report(
@@ -174,7 +188,7 @@ class Reconciler:
             for kind in CHILD_KINDS
         }
         live = {(kind, child["metadata"]["name"]): child for kind in found for child in found[kind]}
-        return live, observe(cluster, found, self._store.node_ready)
+        return live, observe(cluster, found, self._store.node_ready, self._store.metrics_api())
 
     async def _prune(self, owner: ClusterRef, live: Mapping[Ref, Object], errors: list[KubeError]) -> None:
         report = live.get(("ConfigMap", names.report_name(owner.name)))

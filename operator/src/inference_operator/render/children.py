@@ -9,7 +9,9 @@ from ..api.v1alpha1 import InferenceClusterSpec
 from ..core.canonical import digest
 from ..core.model import Decision, Observed, Plan
 from ..core.record import Record, make_record
+from ..core.scaling import scaler_wanted
 from . import gateway, policies, workload
+from .autoscaling import scaler
 from .common import Object
 from .engine import pod_template
 from .settings import RenderSettings
@@ -57,8 +59,10 @@ def children(
             objects.append(workload.deployment(ref, name, record, decision.replicas[name], spec))
     if gateway.replicas(spec) >= BUDGET_FROM:
         objects.append(policies.gateway_budget(ref))
-    if spec.replicas >= BUDGET_FROM:
+    if decision.total >= BUDGET_FROM:
         objects.append(policies.engine_budget(ref))
+    if scaler_wanted(spec, observed):
+        objects.append(scaler(ref, spec.autoscaling, settings))
     return objects
 
 
@@ -69,7 +73,9 @@ def unwanted(spec: InferenceClusterSpec, observed: Observed, decision: Decision)
     """
     cluster = observed.cluster.name
     found: list[tuple[str, str]] = []
-    if spec.replicas < BUDGET_FROM:
+    if not scaler_wanted(spec, observed):
+        found.append(("HorizontalPodAutoscaler", names.engine_name(cluster)))
+    if decision.total < BUDGET_FROM:
         found.append(("PodDisruptionBudget", names.engine_name(cluster)))
     if gateway.replicas(spec) < BUDGET_FROM:
         found.append(("PodDisruptionBudget", names.gateway_name(cluster)))
