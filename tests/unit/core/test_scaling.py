@@ -77,12 +77,8 @@ def test_a_lost_status_is_replaced_by_what_exists() -> None:
     assert total(automatic(1), state) == Total(3, BY_SCALER)
 
 
-def test_a_fall_by_one_of_its_steps_is_followed_at_once() -> None:
-    scaler = ScalerObserved(desired=10)
-    assert total(automatic(9, maxReplicas=20), ran(10, scaler=scaler)) == Total(9)
-    assert total(automatic(8, maxReplicas=20), ran(10, scaler=scaler)) == Total(10, BY_SCALER)
-    by = {"scaleDown": {"policies": [{"type": "Percent", "value": 25, "periodSeconds": 60}]}}
-    assert total(automatic(7, maxReplicas=20, behavior=by), ran(10, scaler=scaler)) == Total(7)
+def test_a_fall_that_the_autoscaler_made_is_followed_at_once() -> None:
+    assert total(automatic(3, maxReplicas=20), ran(10, scaler=ScalerObserved(desired=3))) == Total(3)
 
 
 def test_without_a_scaler_of_ours_a_fall_is_a_persons_wish() -> None:

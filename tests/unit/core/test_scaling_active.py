@@ -119,7 +119,8 @@ def test_ten_changes_are_kept_and_the_same_total_adds_none() -> None:
     before = SETTLED.model_copy(update={"scaling": ScalingStatus(target=2, last_decisions=ten)})
     same = status(ScalingObserved(FOLLOWS, api=OURS), before=before).scaling
     assert same is not None and same.last_decisions == ten
-    more = status(ScalingObserved(FOLLOWS, api=OURS), n=1, before=before).scaling
+    fell = ScalingObserved(replace(FOLLOWS, desired=1), api=OURS)
+    more = status(fell, n=1, before=before).scaling
     assert more is not None
     assert len(more.last_decisions) == 10
     assert more.last_decisions[-1].to == 1

@@ -168,6 +168,7 @@ async def test_the_gateways_are_asked_for_the_least_busy_engine_and_only_then(ri
         for p in rig.child("Pod")
         if p["metadata"]["name"][-2:] in busy
     }
+    decided(rig, 2)
     rig.kube.update_spec("llama", replicas=2)
     await rig.run_until_quiet()
     assert drains(rig) == ["e1"]
@@ -176,6 +177,7 @@ async def test_the_gateways_are_asked_for_the_least_busy_engine_and_only_then(ri
 
 async def test_with_no_gateway_that_says_anything_the_newest_goes(rig: Rig) -> None:
     await serving(rig, 3)
+    decided(rig, 2)
     rig.kube.update_spec("llama", replicas=2)
     await rig.run_until_quiet()
     assert len(drains(rig)) == 1

@@ -3,16 +3,14 @@
 spec.replicas has one writer at a time, a person or the HorizontalPodAutoscaler, and never us. It isn't
 followed blindly: an apply of a manifest without the field, or its removal from Git, resets it to the schema's
 default of 1 (seen on a real API server), and the HorizontalPodAutoscaler sets it right 15 seconds later. So a
-fall that is larger than one of its own steps waits for its word.
+fall waits for its word, which stands in its status as soon as it has written the fall itself.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final
 
-from ..api.autoscaling import Autoscaling
 from ..api.v1alpha1 import InferenceClusterSpec
 from .model import Observed, ScalerObserved
 from .rollout import engines
@@ -39,7 +37,7 @@ def total(spec: InferenceClusterSpec, observed: Observed) -> Total:
         return Total(spec.replicas)
     low, high = scaling.bounds
     clamped = min(high, max(low, spec.replicas))
-    held = min(high, _held(scaling, clamped, observed))
+    held = min(high, _held(clamped, observed))
     if held > clamped:
         return Total(held, BY_SCALER)
     if clamped != spec.replicas:
@@ -54,11 +52,11 @@ def scaler_wanted(spec: InferenceClusterSpec, observed: Observed) -> bool:
     return spec.autoscaling.enabled and spec.replicas > 0 and free
 
 
-def _held(scaling: Autoscaling, wanted: int, observed: Observed) -> int:
+def _held(wanted: int, observed: Observed) -> int:
     """What is held for now: `wanted`, or more while our HorizontalPodAutoscaler doesn't agree to a fall."""
     scaler = observed.scaling.ours
     before = _before(observed)
-    if scaler is None or before is None or wanted >= before - _step(scaling, before):
+    if scaler is None or before is None or wanted >= before:
         return wanted
     return max(wanted, min(before, _says(scaler, before)))
 
@@ -74,14 +72,3 @@ def _before(observed: Observed) -> int | None:
     if known is not None:
         return known.target
     return sum(engines(revision) for revision in observed.revisions) or None
-
-
-def _step(scaling: Autoscaling, before: int) -> int:
-    """Replicas by which the HorizontalPodAutoscaler may lower the total at once."""
-    policies = scaling.behavior.scale_down.policies
-    if not policies:
-        return 1
-    return max(
-        policy.value if policy.type == "Pods" else math.ceil(before * policy.value / 100)
-        for policy in policies
-    )
