@@ -42,7 +42,7 @@ class Health(StrEnum):
 Meanings = Mapping[Reason, Health | None]
 
 #: What a reason means; None = it decides nothing. Asked in this order: Stalled, Ready where it is True,
-#: Reconciling, Ready. So what waits for a person is never hidden, and what serves is healthy while engines are
+#: Reconciling, Ready. So what waits for a person is never hidden, and what serves is healthy with engines
 #: missing.
 HEALTH: Final[Mapping[ConditionType, Mapping[str, Meanings]]] = {
     ConditionType.STALLED: {
@@ -285,55 +285,10 @@ def argocd_cm(health: str, discovery: str, actions: Mapping[str, str]) -> str:
 
 # --- Flux ---
 
-_FLUX = Template("""\
-# $source
-# InferenceClusters of a Git repository. The operator comes first: operator.yaml.
-apiVersion: source.toolkit.fluxcd.io/v1
-kind: GitRepository
-metadata:
-  name: inference-clusters
-  namespace: flux-system
-spec:
-  interval: 1m
-  url: https://git.example.com/platform/inference-clusters.git # yours
-  ref:
-    branch: main
----
-apiVersion: kustomize.toolkit.fluxcd.io/v1
-kind: Kustomization
-metadata:
-  name: inference-clusters
-  namespace: flux-system
-spec:
-  sourceRef:
-    kind: GitRepository
-    name: inference-clusters
-  path: ./
-  targetNamespace: default # yours
-  prune: true
-  interval: 10m
-  # Until the operator has brought the CRD.
-  retryInterval: 1m
-  wait: true
-  # Longer than the longest spec.engine.loadTimeout, which is 30m where nothing is said.
-  timeout: 40m
-  patches:
-    # The number belongs to the HorizontalPodAutoscaler and to `kubectl scale`. Flux would set Git's back at
-    # every interval; left out, it keeps what is there. Without autoscaling (spec.autoscaling.mode: Disabled),
-    # where Git is to set the number, remove this patch.
-    - target:
-        group: $group
-        kind: $kind
-      patch: |
-        apiVersion: $api_version
-        kind: $kind
-        metadata:
-          name: any
-        spec:
-          replicas: null
-  # Without these, a stopped or suspended cluster would be waited for until the timeout: kstatus knows
-  # Ready=False as "in progress" alone. Flux asks in the order inProgress, failed, current; what is none of them
-  # is in progress.
+_FLUX = "manifests/flux/clusters.yaml"
+#: What stands behind this line is generated, what stands before it isn't.
+_FLUX_MARK = "  # From here on made by `make generate`; it stays the last part.\n"
+_FLUX_CHECKS = Template("""\
   healthCheckExprs:
     - apiVersion: $api_version
       kind: $kind
@@ -379,18 +334,20 @@ def _any(kind: ConditionType, want: Health) -> str:
     return f"status.conditions.exists(c, c.type == '{kind.value}' && {inner})"
 
 
-def flux_clusters() -> str:
-    """A Flux Kustomization that waits for InferenceClusters."""
-    expressions = {name: indent(text, 8 * " ") for name, text in cel().items()}
-    return _FLUX.substitute(
-        source=_SOURCE,
-        group=GROUP,
+def flux_clusters(text: str) -> str:
+    """The file with a Flux Kustomization, with today's expressions. Raises ValueError without the mark."""
+    head, mark, _ = text.partition(_FLUX_MARK)
+    if not mark:
+        raise ValueError(f"{_FLUX} lacks the line {_FLUX_MARK.strip()!r}: put it before healthCheckExprs")
+    expressions = {name: indent(part, 8 * " ") for name, part in cel().items()}
+    checks = _FLUX_CHECKS.substitute(
         kind=KIND,
         api_version=API_VERSION,
         in_progress=expressions["inProgress"],
         failed=expressions["failed"],
         current=expressions["current"],
     )
+    return head + mark + checks
 
 
 def files() -> dict[str, str]:
@@ -403,7 +360,7 @@ def files() -> dict[str, str]:
     return {
         f"{ARGOCD}/health.lua": health,
         f"{ARGOCD}/argocd-cm.yaml": argocd_cm(health, discovery, actions),
-        "manifests/flux/clusters.yaml": flux_clusters(),
+        _FLUX: flux_clusters((ROOT / _FLUX).read_text(encoding="utf-8")),
     }
 
 

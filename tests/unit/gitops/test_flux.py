@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.api.names import API_VERSION, KIND
-
 from tools.gen_gitops import HEALTH
 
 from .argocd import FOLDER, health
