@@ -1,18 +1,21 @@
 """Prometheus metrics of the gateway, in a registry of their own. Names are stable.
 
-Counters come from HAProxy's log, gauges from its last snapshot at the time of the scrape.
+Counters come from HAProxy's log, gauges from its last snapshot at the time of the scrape, figures of the
+engines from their own pages: each engine is read by one gateway, so they may be added up over the gateways.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
+from .engine_page import Counters
 from .haproxylog import Request
+from .scraper import Track
 from .view import TrackView
 
 _TRACK: Final = ("namespace", "cluster", "revision")
@@ -23,7 +26,11 @@ RETRY_BYTES: Final = 262_144 - 1024
 class Metrics:
     """All counters, and the collector of the gauges."""
 
-    def __init__(self, tracks: Callable[[], Iterable[TrackView]]) -> None:
+    def __init__(
+        self,
+        tracks: Callable[[], Iterable[TrackView]],
+        engines: Callable[[], Mapping[Track, Counters]] = dict,
+    ) -> None:
         self.registry = CollectorRegistry()
         self.requests = self._counter(
             "requests", "Requests that have ended, by HTTP status class.", (*_TRACK, "code")
@@ -49,6 +56,7 @@ class Metrics:
         self.command_errors = self._counter("command_errors", "Runtime commands that HAProxy refused.")
         self.report_writes = self._counter("report_writes", "Writes of this pod's report to the API server.")
         self.registry.register(_Gauges(tracks))
+        self.registry.register(_Engines(engines))
 
     def request(self, request: Request) -> None:
         """Count one request."""
@@ -100,3 +108,32 @@ class _Gauges(Collector):
                 load.add_metric((*labels, view.pod), view.in_flight)
                 limit.add_metric((*labels, view.pod), view.maxconn)
         yield from (queued, flight, share, up, load, limit)
+
+
+class _Engines(Collector):
+    """What the engines of each track have counted since this agent started."""
+
+    def __init__(self, totals: Callable[[], Mapping[Track, Counters]]) -> None:
+        self._totals = totals
+
+    def collect(self) -> Iterator[Metric]:
+        """All figures of the engines."""
+        prefix = "inference_engine"
+        prompt = CounterMetricFamily(f"{prefix}_prompt_tokens", "Tokens of prompts.", labels=_TRACK)
+        cached = CounterMetricFamily(
+            f"{prefix}_cached_prompt_tokens", "Tokens of prompts that were in the cache.", labels=_TRACK
+        )
+        generated = CounterMetricFamily(f"{prefix}_generation_tokens", "Tokens of answers.", labels=_TRACK)
+        first = SummaryMetricFamily(
+            f"{prefix}_time_to_first_token_seconds", "Arrival at the engine to first token.", labels=_TRACK
+        )
+        each = SummaryMetricFamily(
+            f"{prefix}_time_per_output_token_seconds", "Time of each token after the first.", labels=_TRACK
+        )
+        for track, counters in self._totals().items():
+            prompt.add_metric(track, counters.prompt_tokens)
+            cached.add_metric(track, counters.cached_tokens)
+            generated.add_metric(track, counters.generation_tokens)
+            first.add_metric(track, counters.ttft_count, counters.ttft_sum)
+            each.add_metric(track, counters.tpot_count, counters.tpot_sum)
+        yield from (prompt, cached, generated, first, each)

@@ -31,6 +31,11 @@ class Peers:
         limit = time.monotonic() - _SILENT_SECONDS
         return [demand for at, demand in self._heard.values() if at > limit]
 
+    def names(self) -> list[str]:
+        """Those that live, by their pods' names."""
+        limit = time.monotonic() - _SILENT_SECONDS
+        return [pod for pod, (at, _) in self._heard.items() if at > limit]
+
     async def run(self) -> None:
         """Ask for ever."""
         async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:

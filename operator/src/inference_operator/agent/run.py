@@ -24,6 +24,7 @@ from .metrics import Metrics
 from .monitor import Monitor
 from .peers import Peers
 from .report import Reporter
+from .scraper import Scraper
 from .server import Server
 from .settings import Settings
 from .watches import Watches
@@ -44,7 +45,8 @@ class Agent:
         self.monitor = Monitor()
         self.inputs = Inputs(clusters, on_refused=self._refused, on_change=self._changed)
         self.peers = Peers(lambda: self.inputs.peers(settings.pod), settings.agent_port)
-        self.metrics = Metrics(lambda: self.control.status.tracks)
+        self.scraper = Scraper(settings.pod, lambda: self.inputs.gateway(time.monotonic()), self.peers.names)
+        self.metrics = Metrics(lambda: self.control.status.tracks, lambda: self.scraper.totals)
         self.haproxy = Haproxy(settings.master_socket)
         self.control = Control(settings, self.inputs, self.haproxy, self.monitor, self.peers, self.metrics)
         self.server = Server(
@@ -90,7 +92,7 @@ class Agent:
         self.control.wake()
 
     async def _work(self, client: KubeClient | None) -> None:
-        coroutines = [self.peers.run()]
+        coroutines = [self.peers.run(), self.scraper.run()]
         if client is not None:
             self._watches = Watches(client, self.inputs, self.settings.pod)
             coroutines.append(self._watches.run())
