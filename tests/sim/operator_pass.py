@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from inference_operator.api.v1alpha1 import InferenceClusterSpec
 from inference_operator.core.decide import decide
 from inference_operator.core.edges import edges
-from inference_operator.core.model import Decision, Observed, Plan
+from inference_operator.core.model import Decision, MetricsApi, Observed, Plan
 from inference_operator.core.observe import observe
 from inference_operator.core.revision import revision_name
 from inference_operator.core.scaledown import marks
@@ -20,6 +20,7 @@ from inference_operator.render.settings import RenderSettings
 
 from .world import World
 
+METRICS_API = MetricsApi("inference-system/metrics-api", ours=True, available=True)
 SETTINGS = RenderSettings(agent_image="operator:1", haproxy_image="haproxy:3.2")
 
 
@@ -47,7 +48,7 @@ def run_pass(world: World, writes: int | None = None) -> Decision:
 
 
 def look(world: World) -> Observed:
-    return observe(world.cluster, world.children(), lambda node: True)
+    return observe(world.cluster, world.children(), lambda node: True, METRICS_API)
 
 
 def _writes(

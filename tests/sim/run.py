@@ -41,7 +41,7 @@ def settle(world: World, *, seed: int | None = None, kill: bool = False, floor: 
 def second(world: World, dice: random.Random | None, *, kill: bool) -> bool:
     """Everybody reacts once, in a fixed order, or with dice in any order and not always. Did the operator
     die?"""
-    actors = ["operator", "replica_sets", "scheduler", "kubelet", "gateway 0", "gateway 1"]
+    actors = ["operator", "replica_sets", "scheduler", "kubelet", "gateway 0", "gateway 1", "autoscaler"]
     if dice is not None:
         dice.shuffle(actors)
         actors = [actor for actor in actors if dice.random() < 0.7]

@@ -7,11 +7,13 @@ test runs them in any order, as often as it likes, or not at all. What happens i
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from inference_operator.api import names
 from inference_operator.api.routing import EngineReport, GatewayReport, Routing
+from inference_operator.core.staffing import SCALE, load
 from inference_operator.core.status import rfc3339
 
 Object = dict[str, Any]
@@ -19,6 +21,8 @@ START = 1_800_000_000.0
 #: Seconds from having a node to being ready, and from the deletion of a pod to its end.
 LOAD_SECONDS = 4
 END_SECONDS = 3
+#: Requests that one engine works on at once, for the autoscaler's figure.
+SLOTS = 8
 #: An engine's last running request ends this long after its drain began.
 BUSY_SECONDS = 6
 
@@ -34,6 +38,8 @@ class World:
         self.log: list[str] = []
         #: Images whose engines crash at start.
         self.broken: set[str] = set()
+        #: Open requests, for the autoscaler; None = it can't read its metric.
+        self.demand: int | None = None
         #: Goes up with every change.
         self.version = 0
         #: Pods that were deleted while they still had requests.
@@ -187,6 +193,28 @@ class World:
         text = document.model_dump_json()
         if data.get(f"{names.REPORT_KEY_PREFIX}{me}") != text:
             data[f"{names.REPORT_KEY_PREFIX}{me}"] = text
+            self.version += 1
+
+    def autoscaler(self) -> None:
+        """As kube-controller-manager with an Object metric, AverageValue and tolerance 0, and no window."""
+        hpa = self.objects.get(("HorizontalPodAutoscaler", names.engine_name("llama")))
+        status, spec = self.cluster.get("status") or {}, self.cluster["spec"]
+        if hpa is None or not status.get("selector"):
+            return
+        active = {"type": "ScalingActive", "status": "True", "reason": "ValidMetricFound"}
+        if self.demand is None:
+            active = {"type": "ScalingActive", "status": "False", "reason": "FailedGetObjectMetric"}
+            wanted = (hpa.get("status") or {}).get("desiredReplicas", 0)
+        else:
+            target, figure = SCALE * 1000, load(self.demand, SLOTS)
+            running = status["replicas"]
+            wanted = running if figure == target * running else math.ceil(figure / target)
+            wanted = min(hpa["spec"]["maxReplicas"], max(hpa["spec"]["minReplicas"], wanted))
+            if wanted != spec["replicas"]:
+                self.change({**spec, "replicas": wanted}, f"(autoscaler) replicas {wanted}")
+        now = {"desiredReplicas": wanted, "conditions": [active]}
+        if hpa.get("status") != now:
+            hpa["status"] = now
             self.version += 1
 
     def _seen(self, routing: Routing) -> Iterator[EngineReport]:
