@@ -28,7 +28,6 @@ getmetatable("").__index = nil
 
 def execute(script: str, obj: Mapping[str, Any]) -> Any:
     """What a script returns, with `obj` as its global. Raises lua51.LuaError."""
-    # The metatable of strings has to be reached before debug and string are gone.
     lua = lua51.LuaRuntime(register_eval=False, register_builtins=False, unpack_returned_tuples=True)
     lua.execute(_TAKEN_AWAY)
     lua.globals()["obj"] = _to_lua(lua, obj)

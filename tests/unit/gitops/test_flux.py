@@ -88,6 +88,8 @@ def kstatus(obj: dict[str, Any]) -> str:
 
 #: Why kstatus alone isn't enough: what it says of these.
 KSTATUS_DIFFERS = {
+    # It serves, and is still being created.
+    "healthy_first_of_three": "InProgress",
     # Nothing in them tells it that somebody wants them so.
     "suspended_by_user": "InProgress",
     "suspended_stopped": "InProgress",

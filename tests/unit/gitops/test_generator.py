@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from inference_operator.api.conditions import REASONS, ConditionType, Reason
-from tools.gen_gitops import HEALTH, ROOT, UnnamedReason, check_named, files
+from tools.gen_gitops import HEALTH, ROOT, UnnamedReason, check_named, files, flux_clusters
 
 from .argocd import FOLDER
 
@@ -32,6 +32,12 @@ def test_a_reason_that_is_gone_is_refused() -> None:
     by_status: Mapping[str, Any] = {**REASONS[ConditionType.READY], "True": (Reason.SERVING, Reason.SCALING)}
     with pytest.raises(UnnamedReason, match="Ready True Degraded"):
         check_named(HEALTH, {**REASONS, ConditionType.READY: by_status})
+
+
+def test_a_flux_file_without_the_mark_is_refused() -> None:
+    """Else a removed line would leave old expressions in force for ever."""
+    with pytest.raises(ValueError, match="lacks the line"):
+        flux_clusters("spec:\n  wait: true\n")
 
 
 def test_the_config_map_holds_the_lua_files_as_they_are() -> None:

@@ -11,12 +11,13 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from lupa.lua51 import LuaError
 
 from inference_operator.api.conditions import REASONS, ConditionType
 from tests.goldens import check_golden
 from tools.gen_gitops import HEALTH, Health
 
-from .argocd import FOLDER, health
+from .argocd import FOLDER, execute, health
 from .scenarios import EVERY_REASON, GENERATION, SCENARIOS, cluster, with_conditions
 
 #: Where Argo CD's repository would have them, below tests/goldens.
@@ -109,6 +110,25 @@ def test_a_status_of_another_generation_is_never_judged(name: str, generation: i
     made = SCENARIOS[name].made()
     made["metadata"]["generation"] = generation
     assert health(made)[0] == "Progressing"
+
+
+# --- the interpreter ---
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "return os.time()",
+        "return string.upper('a')",
+        "return ('a'):upper()",
+        "return require('os')",
+        "return math.max(1, 2)",
+        "return loadstring('return 1')()",
+    ],
+)
+def test_scripts_have_no_more_than_in_argo_cd(script: str) -> None:
+    with pytest.raises(LuaError):
+        execute(script, {})
 
 
 # --- precedence ---
