@@ -22,6 +22,10 @@ help:
 demo: setup ## The main job on a real Kubernetes: apply, serve, scale, lose an engine, roll out, delete
 	@$(PY) -m sandbox.demo $(if $(KEEP),--keep)
 
+.PHONY: demo-scale
+demo-scale: setup ## Only this part of the demo: a burst of requests, and replicas that follow it
+	@$(PY) -m sandbox.demo --only scale
+
 .PHONY: test
 test: lint verify test-unit test-cluster ## Every test: lint, generated files, units, simulations, real HAProxy, real cluster
 

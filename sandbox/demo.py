@@ -2,6 +2,7 @@
 
 make demo            runs it and cleans up
 make demo KEEP=1     leaves everything running and prints how to use it
+make demo-scale      only the burst of requests that the replicas follow
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import click
 from rich.console import Console
+from rich.live import Live
 from rich.table import Table
 
+from . import demo_scale
 from . import lab as labs
 from .client import Sandbox
 from .judge import Verdict, judge
@@ -42,11 +46,11 @@ class Demo:
     #: A table that belongs below the line of the step that is running.
     pending: Table | None = None
 
-    def step(self, title: str, action: Callable[[], str]) -> None:
+    def step(self, title: str, action: Callable[[], str], *, spinner: bool = True) -> None:
         """One step: spinner while it runs, its time and what came of it afterwards."""
         begin = time.monotonic()
         try:
-            with self.console.status(title):
+            with self.console.status(title) if spinner else nullcontext():
                 result = action()
         except Exception as error:
             self.console.print(f"[bold red]failed[/] {title}")
@@ -61,15 +65,45 @@ class Demo:
             self.console.print(self.pending)
             self.pending = None
 
-    def run(self) -> None:
-        """All steps in their order."""
+    def live_step(self, title: str, action: Callable[[Callable[[Table], None]], str]) -> None:
+        """A step that shows a table while it runs: `action` gets what shows it."""
+        tables: list[Table] = []
+
+        def run() -> str:
+            # The spinner of a step and a live table can't share the screen.
+            with Live(console=self.console, transient=True, refresh_per_second=2) as live:
+
+                def show(table: Table) -> None:
+                    tables.append(table)
+                    live.update(table)
+
+                result = action(show)
+            self.pending = tables[-1] if tables else None
+            return result
+
+        self.console.print(f"[dim]{title} …[/]")
+        self.step(title, run, spinner=False)
+
+    def set_up(self) -> None:
+        """What every part needs."""
         self.step("Start Kubernetes (3 GPU nodes, 2 CPU nodes)", self._start)
         self.step("Install the operator with Helm", self._install)
+
+    def scale(self) -> None:
+        """A burst of requests."""
+        title = f"Replicas follow a burst of {demo_scale.OPEN} requests (HorizontalPodAutoscaler)"
+        self.live_step(title, lambda show: demo_scale.burst(self.lab, show))
+
+    def run(self) -> None:
+        """All steps in their order."""
+        self.set_up()
         self.step(f"kubectl apply an InferenceCluster for {MODEL}", self._apply)
         self.step("Stream a chat completion through the gateway", self._chat)
         self.step("kubectl scale ic from 1 to 3", self._scale)
         self.step("Kill one of three engines under 20 requests/s", self._kill)
         self.step(f"Roll out another model ({NEXT_MODEL}) under traffic", self._roll_out)
+
+        self.scale()
 
     def delete(self) -> None:
         """The last step: nothing is left."""
@@ -214,7 +248,10 @@ Everything is left running (the last step, deletion, was skipped). In an ordinar
 
 @click.command(help=__doc__)
 @click.option("--keep", is_flag=True, help="Leave the sandbox and the InferenceCluster running.")
-def main(keep: bool) -> None:
+@click.option("--only", type=click.Choice(["scale"]), help="Only this part.")
+def main(keep: bool, only: str | None) -> None:
+    if only and keep:
+        raise click.UsageError("--keep goes with the whole demo: a part of it deletes what it made.")
     # Redirected output is for files: no wrapping in the middle of a result.
     console = Console(highlight=False, soft_wrap=True)
     sandbox = Sandbox("default" if keep else "demo")
@@ -223,11 +260,16 @@ def main(keep: bool) -> None:
     # A demo that is told to stop cleans up like one that is interrupted.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        demo.run()
+        if only:
+            demo.set_up()
+            demo.scale()
+        else:
+            demo.run()
         if keep:
             console.print(how_to_use(sandbox), markup=False)
             return
-        demo.delete()
+        if not only:
+            demo.delete()
     finally:
         if demo.started and not keep:
             with console.status("Clean up"):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from io import StringIO
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from sandbox.client import Sandbox
 from sandbox.demo import Demo, failover_table
+from sandbox.demo_scale import Timeline
 from sandbox.judge import Verdict
 from sandbox.lab import Lab
 
@@ -54,3 +57,27 @@ def test_a_failed_step_ends_the_demo_and_names_the_logs(demo: Demo) -> None:
     assert "failed Scale" in printed(demo)
     assert "RuntimeError: no engine came" in printed(demo)
     assert str(demo.lab.sandbox.logs_dir) in printed(demo)
+
+
+def test_a_live_table_stays_below_its_line(demo: Demo) -> None:
+    timeline = Timeline()
+
+    def burst(show: Callable[[Table], None]) -> str:
+        for demand, wanted, ready in ((0, 1, 1), (30, 1, 1), (30, 5, 1), (30, 5, 5)):
+            timeline.see(demand, wanted, ready)
+            show(timeline.table())
+        return "1 -> 5"
+
+    demo.live_step("Burst", burst)
+    rows = [" ".join(line.split()[2:5]) for line in printed(demo).splitlines() if " s  " in line]
+    assert "1 -> 5" in printed(demo)
+    assert [row for row in rows if row[0].isdigit()] == ["0 1 1", "30 1 1", "30 5 1", "30 5 5"]
+
+
+def test_a_timeline_has_a_row_for_each_change_only() -> None:
+    timeline = Timeline()
+    for _ in range(5):
+        timeline.see(30, 5, 5)
+    timeline.see(28, 5, 5)
+    timeline.see(0, 5, 5)
+    assert [row[1:] for row in timeline.rows] == [(30, 5, 5), (0, 5, 5)]
