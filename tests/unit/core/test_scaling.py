@@ -93,9 +93,13 @@ def test_a_lowered_maximum_holds_although_the_autoscaler_wants_more() -> None:
     assert total(automatic(10, maxReplicas=4), ran(10, scaler=ScalerObserved(desired=10))) == Total(4, BY_MAX)
 
 
-def test_bounds_that_nobody_chose_do_not_shrink_what_another_scaler_set() -> None:
-    rival = ran(8, rivals=("HorizontalPodAutoscaler mine",))
-    assert total(automatic(8), rival) == Total(8)
+@pytest.mark.parametrize(
+    "state", [ran(8, rivals=("HorizontalPodAutoscaler mine",)), ran(8, api=MetricsApi())]
+)
+def test_bounds_that_nobody_chose_do_not_shrink_what_somebody_else_set(state: Observed) -> None:
+    assert total(automatic(8), state) == Total(8)
+    assert total(automatic(8, maxReplicas=6), state) == Total(6, BY_MAX)
+    assert total(automatic(2, minReplicas=3), state) == Total(3, BY_MIN)
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,11 @@ class Autoscaling(ApiModel):
         return self.mode is AutoscalingMode.AUTOMATIC
 
     @property
+    def chosen_bounds(self) -> tuple[int, int]:
+        """The bounds that somebody wrote: they hold whoever scales."""
+        return self.min_replicas or 1, self.max_replicas or defaults.LARGEST_TOTAL
+
+    @property
     def bounds(self) -> tuple[int, int]:
         """The smallest and the largest total, defaults filled in."""
         low = self.min_replicas or defaults.MIN_REPLICAS

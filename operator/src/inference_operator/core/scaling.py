@@ -32,10 +32,10 @@ class Total:
 def total(spec: InferenceClusterSpec, observed: Observed) -> Total:
     """Engines wanted now. 0 means stopped, whatever the bounds say."""
     scaling = spec.autoscaling
-    # With a scaler that isn't ours, bounds that nobody chose (the defaults) must not shrink a cluster.
-    if spec.replicas == 0 or not scaling.enabled or observed.scaling.rivals:
+    if spec.replicas == 0 or not scaling.enabled:
         return Total(spec.replicas)
-    low, high = scaling.bounds
+    # Without a scaler of ours, bounds that nobody chose (the defaults) must not shrink a cluster.
+    low, high = scaling.bounds if scaler_wanted(spec, observed) else scaling.chosen_bounds
     clamped = min(high, max(low, spec.replicas))
     held = min(high, _held(clamped, observed))
     if held > clamped:

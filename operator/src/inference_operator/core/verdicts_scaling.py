@@ -34,8 +34,8 @@ def _acting(facts: Facts) -> Verdict:
     if scaling.rivals:
         return false(
             Reason.CONFLICT,
-            f"{', '.join(scaling.rivals)} scales this cluster too, so no scaler of ours is made and "
-            f"spec.replicas is followed as it is: delete the other one, or {_BY_HAND} to leave it alone",
+            f"{', '.join(scaling.rivals)} scales this cluster too, so no scaler of ours is made: delete the "
+            f"other one, or {_BY_HAND} to leave it alone",
         )
     api = scaling.api
     if api.service and not api.ours:
