@@ -18,7 +18,7 @@ from ..ports import KubeError, NotFound, Object
 from .access import Session, connected, explained
 from .errors import PluginError
 from .options import Scope
-from .text import one_line, printable
+from .text import one_line, printable, some
 
 _ENGINE_HEADER: Final = "X-Inference-Engine"
 #: A line of an event stream that is longer than this is no answer of an engine. Bytes.
@@ -41,7 +41,7 @@ class Answer:
         rate = (self.tokens - 1) / (self.total - self.first) if self.total > self.first else 0.0
         speed = f" at {rate:.1f} tokens/s" if self.tokens > 1 and rate else ""
         engine = one_line(self.engine) or "an unnamed engine"
-        return f"{engine}: first token after {self.first:.2f} s, {self.tokens} tokens{speed}"
+        return f"{engine}: first token after {self.first:.2f} s, {some(self.tokens, 'token')}{speed}"
 
 
 @dataclass(frozen=True)

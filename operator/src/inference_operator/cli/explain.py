@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from ..api.conditions import ConditionType
@@ -18,7 +17,7 @@ from ..ports import Object
 from .access import connected
 from .advice import action, by_weight, question
 from .options import Scope
-from .output import console, write_document
+from .output import indented, show, write_document
 from .status_text import STYLE
 from .text import age, one_line
 from .view import ClusterView, cluster_view, document, seconds_since
@@ -33,7 +32,7 @@ async def run(scope: Scope, name: str, output: str) -> None:
     if output != "table":
         write_document(_document(view, problems), output)
         return
-    console().print(Group(*_parts(view, problems, time.time())))
+    show(Group(*_parts(view, problems, time.time())))
 
 
 def spec_problems(spec: Object) -> list[dict[str, str]]:
@@ -79,10 +78,10 @@ def _parts(view: ClusterView, problems: list[dict[str, str]], now: float) -> Ite
     yield from _spec(view, problems)
     if view.plan is not None and view.plan.reasons:
         yield Text("\nwhy the plan is what it is", style="bold")
-        yield from (_indented(Text(one_line(reason))) for reason in view.plan.reasons)
+        yield from (indented(Text(one_line(reason))) for reason in view.plan.reasons)
     yield Text("\nconditions", style="bold")
     if not view.conditions:
-        yield _indented(Text(verdict.action))
+        yield indented(Text(verdict.action))
     for condition in _sorted(view):
         yield from _condition(view, condition, now)
 
@@ -92,7 +91,7 @@ def _spec(view: ClusterView, problems: list[dict[str, str]]) -> Iterator[Rendera
         yield Text("\nwhat is wrong with the spec", style="bold")
         for problem in problems:
             field = Text.assemble((one_line(problem["field"]), "red"), f": {one_line(problem['message'])}")
-            yield _indented(field)
+            yield indented(field)
     valid = next((c for c in view.conditions if c.type == ConditionType.SPEC_VALID), None)
     refused = valid is not None and valid.status is ConditionStatus.FALSE
     if valid is not None and valid.status is not ConditionStatus.UNKNOWN and refused != bool(problems):
@@ -109,12 +108,8 @@ def _condition(view: ClusterView, condition: Condition, now: float) -> Iterator[
     since = age(seconds_since(condition.last_transition_time, now))
     head = Text(f"{one_line(condition.type)}: {one_line(question(condition))} ", style="" if todo else "dim")
     answer = f"{condition.status.value}, {one_line(condition.reason)}, for {since}"
-    yield _indented(head.append(answer, style="yellow" if todo else "green"))
+    yield indented(head.append(answer, style="yellow" if todo else "green"))
     if condition.message:
-        yield _indented(Text(one_line(condition.message)), 4)
+        yield indented(Text(one_line(condition.message)), 4)
     if todo:
-        yield _indented(Text.assemble(("what to do: ", "bold"), todo), 4)
-
-
-def _indented(text: Text, by: int = 2) -> RenderableType:
-    return Padding(text, (0, 0, 0, by))
+        yield indented(Text.assemble(("what to do: ", "bold"), todo), 4)

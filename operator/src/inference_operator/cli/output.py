@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import orjson
 import yaml
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -19,14 +20,24 @@ from .text import one_line
 _PIPE_WIDTH: Final = 10_000
 
 
-def console() -> Console:
-    """Of standard output; rich itself honours NO_COLOR and TERM."""
-    return Console(
-        highlight=False,
-        markup=False,
-        emoji=False,
-        width=None if sys.stdout.isatty() else _PIPE_WIDTH,
-    )
+def console(file: TextIO | None = None, width: int | None = None) -> Console:
+    """Of standard output, or another file; rich itself honours NO_COLOR and TERM."""
+    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+
+
+def show(renderable: RenderableType) -> None:
+    """Print it once: fitted to a terminal, or whole and without the blanks that fill a line."""
+    if sys.stdout.isatty():
+        console().print(renderable)
+        return
+    text = io.StringIO()
+    console(text, _PIPE_WIDTH).print(renderable)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
+def indented(renderable: RenderableType, by: int = 2) -> Padding:
+    """Set in by so many columns."""
+    return Padding(renderable, (0, 0, 0, by), expand=False)
 
 
 def write_document(document: dict[str, Any], form: str) -> None:
@@ -49,11 +60,11 @@ def to_yaml(value: Any) -> str:
     return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_PIPE_WIDTH))
 
 
-def columns(headers: Sequence[str], rows: Sequence[Sequence[str | Text]], *, indent: int = 0) -> Padding:
+def columns(headers: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:
     """A plain table as kubectl prints it; cells keep their width but the last, which wraps."""
     table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     for index, header in enumerate(headers):
         table.add_column(header, no_wrap=index < len(headers) - 1)
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(one_line(cell)) for cell in row))
-    return Padding(table, (0, 0, 0, indent), expand=False)
+    return table

@@ -56,7 +56,7 @@ def run(file: str, namespace: str | None, settings: RenderSettings) -> None:
             sys.stdout.write(as_text(made))
             continue
         broken += 1
-        name = one_line(str(cluster.get("metadata", {}).get("name", "")))
+        name = one_line(str(_metadata(cluster).get("name") or "(no name)"))
         for problem in made:
             sys.stderr.write(f"{name}: {one_line(problem.field)}: {one_line(problem.message)}\n")
     if broken:
@@ -70,7 +70,7 @@ def rendered(cluster: Object, namespace: str, settings: RenderSettings) -> Rende
 
     `namespace` counts when the manifest names none.
     """
-    metadata = cluster.get("metadata") or {}
+    metadata = _metadata(cluster)
     name = str(metadata.get("name") or "")
     problems = list(_name_problems(name))
     spec = parse_spec(cluster.get("spec") or {})
@@ -108,17 +108,22 @@ def as_text(made: Rendered) -> str:
 def _plan_lines(made: Rendered) -> Iterator[str]:
     plan = made.plan
     yield f"InferenceCluster {made.ref.namespace}/{made.ref.name}: revision {made.revision}"
-    yield f"model        {plan.model_id}, served as {plan.served_name}"
-    yield f"engine       {plan.engine} {plan.version}, {plan.image}"
+    yield f"model: {plan.model_id}, served as {plan.served_name}"
+    yield f"engine: {plan.engine} {plan.version}, {plan.image}"
     kind = f" ({plan.accelerator})" if plan.accelerator else ""
-    yield f"GPUs         {plan.gpus} x {plan.resource_name}{kind} a replica, tensor {plan.tensor}"
+    yield f"GPUs: {plan.gpus} x {plan.resource_name}{kind} a replica, tensor {plan.tensor}"
     context = f", {plan.context_length} tokens of context" if plan.context_length else ""
-    yield f"concurrency  {plan.max_concurrency} requests at once a replica{context}"
-    yield f"arguments    {' '.join(plan.args)}"
+    yield f"concurrency: {plan.max_concurrency} requests at once a replica{context}"
+    yield f"arguments: {' '.join(plan.args)}"
     for reason in plan.reasons:
-        yield f"why          {reason}"
+        yield f"reason: {reason}"
     yield "For review: the operator makes these objects itself, and they belong to the InferenceCluster then."
     yield "Here they have no owner: applied by hand, nothing routes, scales or deletes them."
+
+
+def _metadata(cluster: Object) -> Object:
+    found = cluster.get("metadata")
+    return found if isinstance(found, dict) else {}
 
 
 def _ownerless(obj: Object) -> Object:

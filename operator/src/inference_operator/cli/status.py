@@ -15,7 +15,7 @@ from ..ports import KubeError, Object
 from .access import Session, connected
 from .errors import PluginError
 from .options import Scope
-from .output import console, write_document
+from .output import console, show, write_document
 from .status_text import overview, story
 from .view import ClusterView, cluster_view, document, reports_of
 
@@ -31,13 +31,13 @@ async def run(scope: Scope, name: str | None, output: str, watch: bool) -> None:
         if name is not None:
             view = await look(session, await session.cluster(name))
             if output == "table":
-                console().print(story(view, time.time()))
+                show(story(view, time.time()))
             else:
                 write_document(document("ClusterStatus", **dumped(view)), output)
             return
         views = [cluster_view(cluster) for cluster in await session.clusters()]
         if output == "table":
-            console().print(_overview(session, views))
+            show(_overview(session, views))
         else:
             items = [dumped(view) for view in views]
             write_document(document("ClusterStatusList", items=items), output)

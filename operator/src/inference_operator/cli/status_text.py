@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from ..api.v1alpha1 import ConditionStatus, FailoverEvent
 from .advice import by_weight
-from .output import columns
+from .output import columns, indented
 from .text import age, one_line, some
 from .view import ClusterView, Level, PodView, seconds_since
 
@@ -75,24 +74,33 @@ def _section(title: str, lines: Sequence[str | Text]) -> Iterator[RenderableType
     yield Text()
     yield Text(title, style="bold")
     for line in lines:
-        yield Padding(line if isinstance(line, Text) else Text(one_line(line)), (0, 0, 0, 2))
+        yield indented(line if isinstance(line, Text) else Text(one_line(line)))
 
 
 def _conditions(view: ClusterView, now: float) -> Iterator[RenderableType]:
+    """Those that matter. Several often say the same, or what the verdict says: each message stands once."""
     heavy = by_weight(view.conditions)
-    lines = []
+    heads: dict[tuple[bool, str], list[str]] = {}
     for condition in heavy:
         unsure = condition.status is ConditionStatus.UNKNOWN
-        style = "dim" if unsure else "yellow"
         since = _age(condition.last_transition_time, now)
-        line = Text(f"{one_line(condition.type)}={condition.status.value} ", style=style)
-        line.append(f"{one_line(condition.reason)} ({since}): ", style=style)
-        line.append(one_line(condition.message))
-        lines.append(line)
+        head = one_line(f"{condition.type}={condition.status.value} {condition.reason} ({since})")
+        heads.setdefault((unsure, one_line(condition.message)), []).append(
+            one_line(condition.type) if unsure else head
+        )
+    lines = [
+        _condition_line(unsure, message, found, message == one_line(view.verdict.message))
+        for (unsure, message), found in heads.items()
+    ]
     fine = [c.type for c in view.conditions if c not in heavy]
     if fine:
         lines.append(Text("fine: " + one_line(", ".join(fine)), style="dim"))
     yield from _section("conditions", lines)
+
+
+def _condition_line(unsure: bool, message: str, heads: Sequence[str], told: bool) -> Text:
+    line = Text(("unknown: " if unsure else "") + ", ".join(heads), style="dim" if unsure else "yellow")
+    return line if told else line.append(f": {message}", style="dim" if unsure else "default")
 
 
 def _plan(view: ClusterView) -> Iterator[RenderableType]:
@@ -120,7 +128,7 @@ def _revision_text(view: ClusterView) -> str:
     if known is None or known.target is None:
         return "none yet"
     if known.stable == known.target:
-        return f"{known.stable} serves, {known.updated_replicas} ready"
+        return f"{known.stable}, {known.updated_replicas or 'none'} ready"
     return f"{known.stable} serves, {known.target} is to take over: {known.updated_replicas} ready"
 
 
@@ -141,7 +149,7 @@ def _pods(title: str, pods: Sequence[PodView], now: float, *, revisions: bool) -
         ]
         for pod in pods
     ]
-    yield columns(headers, rows, indent=2)
+    yield indented(columns(headers, rows))
 
 
 def _scaling_word(view: ClusterView) -> str:
@@ -158,7 +166,9 @@ def _scaling(view: ClusterView, now: float) -> list[str | Text]:
     if known is None:
         return []
     limited = f", limited by {known.limited_by}" if known.limited_by else ""
-    lines: list[str | Text] = [f"{some(known.target, 'replica')} wanted{limited}; {_scaling_word(view)}"]
+    lines: list[str | Text] = [
+        f"{some(known.target, 'replica')} wanted{limited}; scaling: {_scaling_word(view)}"
+    ]
     for decision in known.last_decisions[: -_LAST - 1 : -1]:
         when = _age(decision.time, now)
         lines.append(f"{when} ago from {decision.from_} to {decision.to}: {decision.reason}")

@@ -19,7 +19,7 @@ from ..ports import Object
 from .access import Session, connected
 from .errors import PluginError
 from .options import Scope
-from .output import columns, console, write_document
+from .output import columns, console, show, write_document
 from .text import one_line, some
 from .view import document
 
@@ -83,7 +83,7 @@ async def run(scope: Scope, name: str | None, output: str, once: bool) -> None:
             items = [load.model_dump(mode="json", by_alias=True) for load in loads]
             write_document(document("ClusterLoadList", items=items), output)
         elif once or not sys.stdout.isatty():
-            console().print(_text(session, loads))
+            show(_text(session, loads))
         else:
             await _live(session, name, loads)
 

@@ -171,6 +171,8 @@ def verdict(cluster: Object, status: InferenceClusterStatus) -> Verdict:
         )
     available = found.get(ConditionType.AVAILABLE)
     serves = _truth(available) if available else _truth(ready)
+    if serves is None and not status.endpoint:
+        serves = False  # a gateway was never made, so nobody looked whether it serves
     what, level = _what(ready, found)
     if serves is False and ready.reason == Reason.PROGRESSING and level is Level.BUSY:
         word = "STARTING"
@@ -179,7 +181,8 @@ def verdict(cluster: Object, status: InferenceClusterStatus) -> Verdict:
     else:
         word = ", ".join(filter(None, (_SERVES[serves], what)))
     heaviest = by_weight(status.conditions)
-    todo = action(heaviest[0], metadata["namespace"], metadata["name"]) if heaviest else ""
+    idle = not heaviest or (level is Level.OK and heaviest[0].status is ConditionStatus.UNKNOWN)
+    todo = "" if idle else action(heaviest[0], metadata["namespace"], metadata["name"])
     stale = metadata.get("generation", 0) - status.observed_generation
     if stale > 0:
         message = f"{ready.message}; the operator hasn't looked at the last {some(stale, 'change')} yet"
