@@ -68,6 +68,7 @@ format: setup ## Format the code
 generate: setup ## Regenerate CRD, reference pages and chart copies
 	@$(PY) tools/gen_crd.py
 	@$(PY) tools/gen_reference.py
+	@$(PY) tools/gen_plugin_docs.py
 	@$(PY) tools/gen_gitops.py
 	@cp crds/inferenceclusters.yaml charts/inference-operator/files/inferenceclusters.yaml
 
@@ -75,6 +76,7 @@ generate: setup ## Regenerate CRD, reference pages and chart copies
 verify: setup ## Fail if a generated file differs from its source
 	@$(PY) tools/gen_crd.py --check
 	@$(PY) tools/gen_reference.py --check
+	@$(PY) tools/gen_plugin_docs.py --check
 	@$(PY) tools/gen_gitops.py --check
 	@diff -u crds/inferenceclusters.yaml charts/inference-operator/files/inferenceclusters.yaml
 

@@ -159,8 +159,8 @@ def chat(
 
     The answer goes to standard output as it comes; on standard error follow the engine that gave it, the time
     to the first token and the speed. Without PROMPT a conversation with memory: a line a question, Ctrl-D
-    ends it. The way goes through the API server, which passes tokens on up to five times a second, so the
-    times are those of a person, not of a benchmark.
+    ends it. The way leads through the API server and its log of requests, so it is for trying, not for load;
+    its share is in the times.
 
     \b
     Examples:
