@@ -27,8 +27,8 @@ The plugin is the program `kubectl-inference` of this package (Python 3.11 or ne
 checkout, or `PATH=$PWD/.venv/bin:$PATH` after `make setup`; kubectl finds it on the PATH.
 
 Every word and number in its answers comes from the cluster's status, its pods, or the gateways' agents.
-`-o json` and `-o yaml` print documents of `cli.inferencecluster.io/v1alpha1`: a field may be added at any time;
-renamed or removed it is only together with that version. What the conditions mean in general stands in
+`-o json` and `-o yaml` print documents of `cli.inferencecluster.io/v1alpha1`: a field may be added at any
+time; renamed or removed it is only together with that version. What the conditions mean in general stands in
 [conditions](conditions.md).
 """
 

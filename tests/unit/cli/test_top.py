@@ -120,3 +120,9 @@ def test_without_the_right_to_the_proxy_nothing_is_shown_as_zero(api: FakeApi, p
     got = plugin("top")
     assert (got.status, got.out) == (1, "")
     assert 'cannot get resource "pods/proxy"' in got.err
+
+
+def test_gateways_that_all_keep_silent_point_to_the_way_to_them(api: FakeApi, plugin: Plugin) -> None:
+    api.clusters = [cluster()]
+    api.pods = gateway_pods()
+    assert "no gateway answers the API server on port 9101" in plugin("top").out

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -86,6 +87,8 @@ def run(scope: Scope, name: str, prompt: str | None, max_tokens: int | None, sys
 def _converse(
     runner: asyncio.Runner, session: Session, cluster: Object, question: Question, messages: list[Object]
 ) -> None:
+    with suppress(ImportError):
+        import readline  # noqa: F401 - its import gives input() keys to edit with
     sys.stderr.write(f"Talking to {one_line(question.model)}; Ctrl-D ends it.\n")
     while (prompt := _typed()) is not None:
         if not prompt.strip():

@@ -159,8 +159,7 @@ def chat(
 
     The answer goes to standard output as it comes; on standard error follow the engine that gave it, the time
     to the first token and the speed. Without PROMPT a conversation with memory: a line a question, Ctrl-D
-    ends it. The way leads through the API server and its log of requests, so it is for trying, not for load;
-    its share is in the times.
+    ends it. The way leads through the API server: it is for trying, not for load.
 
     \b
     Examples:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any, Final
 
 from rich.console import RenderableType
-from rich.live import Live
 from rich.text import Text
 
 from ..api import names
 from ..ports import KubeError, Object
 from .access import Session, connected
 from .errors import PluginError
+from .live import keep_showing
 from .options import Scope
-from .output import console, show, write_document
+from .output import show, write_document
 from .status_text import overview, story
 from .view import ClusterView, cluster_view, document, reports_of
 
@@ -26,7 +25,7 @@ async def run(scope: Scope, name: str | None, output: str, watch: bool) -> None:
     """Print it once, or (`watch`) until Ctrl-C."""
     async with connected(scope) as session:
         if watch:
-            await _watch(session, name)
+            await keep_showing(lambda: _seen(session, name), _REFRESH_SECONDS)
             return
         if name is not None:
             view = await look(session, await session.cluster(name))
@@ -70,21 +69,6 @@ def _overview(session: Session, views: list[ClusterView]) -> RenderableType:
         return overview(views, time.time(), namespaces=session.namespace is None)
     where = f"in namespace {session.namespace}" if session.namespace else "in any namespace"
     return Text(f"No InferenceCluster {where} of context {session.context.name}")
-
-
-async def _watch(session: Session, name: str | None) -> None:
-    """A failed look keeps what was seen last, and says so."""
-    seen: RenderableType = Text("…")
-    # Without a first answer there is nothing to watch: a wrong name or missing rights end the command.
-    seen = await _seen(session, name)
-    with Live(seen, console=console(), auto_refresh=False, screen=False) as live:
-        while True:
-            live.update(seen, refresh=True)
-            await asyncio.sleep(_REFRESH_SECONDS)
-            try:
-                seen = await _seen(session, name)
-            except PluginError as error:
-                live.console.print(Text(f"{time.strftime('%H:%M:%S')} {error}", style="red"))
 
 
 async def _seen(session: Session, name: str | None) -> RenderableType:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pydantic import BaseModel, Field, ValidationError
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.text import Text
 
 from ..api import names
 from ..api.base import ApiModel
 from ..ports import Object
 from .access import Session, connected
-from .errors import PluginError
+from .live import keep_showing
 from .options import Scope
-from .output import columns, console, show, write_document
+from .output import columns, show, write_document
 from .text import one_line, some
 from .view import document
 
@@ -78,25 +75,17 @@ class ClusterLoad(ApiModel):
 async def run(scope: Scope, name: str | None, output: str, once: bool) -> None:
     """Print it once, or on a terminal every second until Ctrl-C."""
     async with connected(scope) as session:
-        loads = await _loads(session, name)
         if output != "table":
-            items = [load.model_dump(mode="json", by_alias=True) for load in loads]
+            items = [load.model_dump(mode="json", by_alias=True) for load in await _loads(session, name)]
             write_document(document("ClusterLoadList", items=items), output)
         elif once or not sys.stdout.isatty():
-            show(_text(session, loads))
+            show(await _look(session, name))
         else:
-            await _live(session, name, loads)
+            await keep_showing(lambda: _look(session, name), _REFRESH_SECONDS)
 
 
-async def _live(session: Session, name: str | None, loads: list[ClusterLoad]) -> None:
-    with Live(_text(session, loads), console=console(), auto_refresh=False) as live:
-        while True:
-            live.update(_text(session, loads), refresh=True)
-            await asyncio.sleep(_REFRESH_SECONDS)
-            try:
-                loads = await _loads(session, name)
-            except PluginError as error:
-                live.console.print(Text(f"{time.strftime('%H:%M:%S')} {error}", style="red"))
+async def _look(session: Session, name: str | None) -> RenderableType:
+    return _text(session, await _loads(session, name))
 
 
 async def _loads(session: Session, name: str | None) -> list[ClusterLoad]:
@@ -190,10 +179,15 @@ def _remarks(loads: Sequence[ClusterLoad]) -> list[RenderableType]:
     for load in loads:
         where = f"{load.namespace}/{load.name}"
         if not load.gateways:
-            found.append(
-                Text(f"{where}: no gateway pod runs: kubectl inference status says why", style="red")
+            text = f"{where}: no gateway pod runs: kubectl inference status {load.name} says why"
+        elif len(load.silent) == load.gateways:
+            text = (
+                f"{where}: no gateway answers the API server on port {names.AGENT_PORT}: kubectl inference "
+                f"status {load.name} says whether they run; a network policy may keep it out"
             )
         elif load.silent:
             text = f"{where}: numbers are too low, no word from {', '.join(load.silent)}"
-            found.append(Text(one_line(text), style="yellow"))
+        else:
+            continue
+        found.append(Text(one_line(text), style="red"))
     return found
