@@ -39,6 +39,8 @@ class FakeApi:
         #: (method, path, body) of each request.
         self.requests: list[tuple[str, str, Any]] = []
         self.authorizations: set[str] = set()
+        #: The only token that is accepted; None = any.
+        self.token: str | None = None
 
     def answer(self, path: str, query: dict[str, list[str]]) -> Answer:
         """As the API server does: a list by label, or an object."""
@@ -100,7 +102,11 @@ def serve(api: FakeApi, kubeconfig: Path) -> Iterator[int]:
         def _handle(self, body: Any) -> None:
             url = urlsplit(self.path)
             api.requests.append((self.command, url.path, body))
-            api.authorizations.add(self.headers.get("Authorization", ""))
+            authorization = self.headers.get("Authorization", "")
+            api.authorizations.add(authorization)
+            if api.token is not None and authorization != f"Bearer {api.token}":
+                self._send(refusal(401, "Unauthorized", "Unauthorized"))
+                return
             self._send(api.answer(url.path, parse_qs(url.query)))
 
         def _send(self, answer: Answer) -> None:

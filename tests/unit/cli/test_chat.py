@@ -61,6 +61,18 @@ def test_events_may_be_cut_anywhere_by_the_network(api: FakeApi, plugin: Plugin)
     assert "2 tokens" in got.err
 
 
+def test_the_thoughts_of_a_reasoning_model_are_no_part_of_its_answer(api: FakeApi, plugin: Plugin) -> None:
+    events = [
+        b"data: " + json.dumps({"choices": [{"delta": delta}]}).encode() + b"\n\n"
+        for delta in ({"reasoning": "Hm. "}, {"reasoning_content": "Well. "}, {"content": "Yes."})
+    ]
+    api.answers[PATH] = spoken(*events, DONE)
+    got = plugin("chat", "llama", "Hi")
+    assert got.out == "Yes.\n"
+    assert got.err.startswith("Hm. Well. [llama-a-0: ")
+    assert "3 tokens" in got.err
+
+
 def test_the_terminal_does_not_obey_a_model(api: FakeApi, plugin: Plugin) -> None:
     api.answers[PATH] = spoken(token("\x1b]0;owned\x07[red]x[/red]\nline"), DONE)
     assert plugin("chat", "llama", "Hi").out == "\ufffd]0;owned\ufffd[red]x[/red]\nline\n"
@@ -121,6 +133,7 @@ def test_each_failure_says_what_and_what_to_do(
     got = plugin("chat", "llama", "Hi")
     assert got.status == 1
     assert want in got.err
+    assert got.out in ("", "Hel\n")
     assert got.err.count("\n") == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -13,6 +14,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.unit.core.statuses import PROBLEM, SERVING, status
 
@@ -78,6 +81,34 @@ def test_watch_follows_the_cluster_and_survives_an_api_server_that_fails(api: Fa
         api.answers = {}
         shown.wait_for("seen; Ctrl-C ends it")
         assert shown.interrupt() == 130
+
+
+def test_a_new_token_of_a_credential_plugin_is_taken_over(
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens of cloud providers live for minutes."""
+    credential = tmp_path / "credential.json"
+    kubeconfig = json.loads((tmp_path / "kubeconfig").read_text())
+    v1 = "client.authentication.k8s.io/v1"
+    plugin = {"apiVersion": v1, "command": "cat", "args": [str(credential)], "interactiveMode": "Never"}
+    kubeconfig["users"] = [{"name": "u", "user": {"exec": plugin}}]
+    (tmp_path / "exec").write_text(json.dumps(kubeconfig))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "exec"))
+
+    def issue(token: str) -> None:
+        api.token = token
+        made = {"apiVersion": v1, "kind": "ExecCredential", "status": {"token": token}}
+        credential.write_text(json.dumps(made))
+
+    issue("first")
+    api.clusters = [cluster()]
+    with terminal("status", "--watch") as shown:
+        shown.wait_for("llama")
+        issue("second")
+        shown.wait_for("not seen: the API server of context here")
+        shown.wait_for("seen; Ctrl-C ends it")
+        assert shown.interrupt() == 130
+    assert api.authorizations == {"Bearer first", "Bearer second"}
 
 
 def test_top_goes_on_until_it_is_ended(api: FakeApi) -> None:

@@ -135,11 +135,32 @@ def test_the_verdict_says_whether_it_serves_and_what_is_the_matter(
 
 def test_the_overview_holds_one_line_a_cluster() -> None:
     lines = text(overview([serving(), rolling_out()], NOW, namespaces=True), 160).splitlines()
-    assert lines[0].split()[:4] == ["NAMESPACE", "NAME", "VERDICT", "READY"]
+    assert lines[0].split()[:4] == ["NAMESPACE", "NAME", "SERVES", "READY"]
     assert lines[1].split() == [
-        *("ml", "llama", "SERVES", "True", "Serving", "2/2", "a", "by", "hand", "3d", PLAN.model_id)
+        *("ml", "llama", "yes", "True", "Serving", "2/2", "a", "by", "hand", "3d", PLAN.model_id)
     ]
     assert "a -> b" in lines[2]
+
+
+def test_the_reason_in_the_overview_is_the_one_that_explains_the_others() -> None:
+    scenes = [first_creation(), rolling_out(), degraded(), invalid(), held(), stopped()]
+    lines = text(overview(scenes, NOW, namespaces=False), 160).splitlines()[1:]
+    assert [line.split()[1:4] for line in lines] == [
+        ["no", "False", "Progressing"],
+        ["yes", "False", "Progressing"],
+        ["yes", "True", "EngineDown"],
+        ["no", "False", "TensorNotDividing"],
+        ["yes", "False", "Unschedulable"],
+        ["no", "False", "Stopped"],
+    ]
+
+
+def test_a_narrow_terminal_cuts_no_name() -> None:
+    view = serving().model_copy(update={"name": "a-very-long-name-of-a-cluster-in-a-small-terminal"})
+    out = io.StringIO()
+    Console(file=out, width=40, highlight=False).print(overview([view], NOW, namespaces=True), crop=False)
+    assert f"ml         {view.name}  yes" in out.getvalue()
+    assert PLAN.model_id in out.getvalue()
 
 
 def test_a_status_that_lags_behind_the_spec_is_told() -> None:

@@ -150,9 +150,7 @@ def action(condition: Condition, namespace: str, name: str) -> str:
     """What to do now, with commands to copy; "" = nothing, all is well."""
     if not matters(condition):
         return ""
-    if condition.status is ConditionStatus.TRUE and condition.reason == Reason.SPEC_INVALID:
-        text = _FIX_FIELD
-    elif condition.type == Type.GATEWAY_READY and condition.reason == Reason.UNAVAILABLE:
+    if condition.type == Type.GATEWAY_READY and condition.reason == Reason.UNAVAILABLE:
         text = _ACTIONS[Reason.NO_GATEWAY]
     else:
         text = _ACTIONS.get(Reason(condition.reason), "") if condition.reason in set(Reason) else ""

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import orjson
 
@@ -125,22 +125,27 @@ async def ask(session: Session, cluster: Object, body: Object) -> Answer:
     begin = time.monotonic()
     first = last = 0.0
     chunks = tokens = 0
+    shown = False
     text: list[str] = []
     try:
         async with session.client.stream(path, body, f"ask {metadata['name']}") as stream:
             engine = stream.headers.get(_ENGINE_HEADER, "")
             async for event in events(stream):
                 tokens = int((event.get("usage") or {}).get("completion_tokens") or tokens)
-                piece = _piece(event)
-                if piece:
-                    last = time.monotonic() - begin
-                    first = first or last
-                    chunks += 1
-                    text.append(piece)
-                    sys.stdout.write(printable(piece))
-                    sys.stdout.flush()
+                piece, thought = _pieces(event)
+                if not piece and not thought:
+                    continue
+                last = time.monotonic() - begin
+                first = first or last
+                chunks += 1
+                text.append(piece)
+                _write(sys.stderr, thought)
+                _write(sys.stdout, piece)
+                shown = True
     except KubeError as error:
-        raise _refused(session, cluster, error, cut=bool(text)) from error
+        if shown:
+            _write(sys.stdout, "\n")
+        raise _refused(session, cluster, error, cut=shown) from error
     return Answer("".join(text), engine, first, last, tokens or chunks)
 
 
@@ -180,9 +185,21 @@ def _broken(why: str) -> KubeError:
     return KubeError(why, status=200, transient=True)
 
 
-def _piece(event: Object) -> str:
-    choices = event.get("choices") or [{}]
-    return str((choices[0].get("delta") or {}).get("content") or "")
+def _pieces(event: Object) -> tuple[str, str]:
+    """What an event adds to the answer, and to the thoughts that a reasoning model has before it.
+
+    vLLM calls those `reasoning`, and called them `reasoning_content` before.
+    """
+    delta = ((event.get("choices") or [{}])[0].get("delta")) or {}
+    return str(delta.get("content") or ""), str(
+        delta.get("reasoning") or delta.get("reasoning_content") or ""
+    )
+
+
+def _write(file: TextIO, piece: str) -> None:
+    if piece:
+        file.write(printable(piece))
+        file.flush()
 
 
 def _served_name(cluster: Object) -> str:

@@ -157,9 +157,10 @@ def chat(
 ) -> None:
     """Ask the model, through the same gateway as its clients.
 
-    The answer goes to standard output as it comes; on standard error follow the engine that gave it, the time
-    to the first token and the speed. Without PROMPT a conversation with memory: a line a question, Ctrl-D
-    ends it. The way leads through the API server: it is for trying, not for load.
+    The answer goes to standard output as it comes. On standard error stand the thoughts of a reasoning model
+    and, at the end, the engine that answered, the time to the first token and the speed. Without PROMPT it is
+    a conversation with memory: a line a question, Ctrl-D ends it. The way leads through the API server: it is
+    for trying, not for load.
 
     \b
     Examples:

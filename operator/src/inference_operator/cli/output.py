@@ -9,7 +9,8 @@ from typing import Any, Final, TextIO
 
 import orjson
 import yaml
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -28,7 +29,7 @@ def console(file: TextIO | None = None, width: int | None = None) -> Console:
 def show(renderable: RenderableType) -> None:
     """Print it once: fitted to a terminal, or whole and without the blanks that fill a line."""
     if sys.stdout.isatty():
-        console().print(renderable)
+        console().print(renderable, crop=False)
         return
     text = io.StringIO()
     console(text, _PIPE_WIDTH).print(renderable)
@@ -60,11 +61,27 @@ def to_yaml(value: Any) -> str:
     return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_PIPE_WIDTH))
 
 
-def columns(headers: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:
-    """A plain table as kubectl prints it; cells keep their width but the last, which wraps."""
-    table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+class _Whole:
+    """A table that is never squeezed: a line that is longer than the terminal goes on in the next, as in
+    kubectl, since half a name is none. (A live view cuts it at the edge.)"""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        natural = Measurement.get(console, options.update_width(_PIPE_WIDTH), self._table).maximum
+        yield from console.render(self._table, options.update_width(natural))
+
+
+def columns(
+    headers: Sequence[str], rows: Sequence[Sequence[str | Text]], *, indent: int = 0
+) -> RenderableType:
+    """A plain table as kubectl prints it."""
+    table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    margin = " " * indent
     for index, header in enumerate(headers):
-        table.add_column(header, no_wrap=index < len(headers) - 1)
+        table.add_column(margin + header if index == 0 else header, no_wrap=True)
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(one_line(cell)) for cell in row))
-    return table
+        first, *rest = (cell if isinstance(cell, Text) else Text(one_line(cell)) for cell in row)
+        table.add_row(Text(margin).append_text(first), *rest)
+    return _Whole(table)

@@ -15,6 +15,7 @@ from .text import age, one_line, some
 from .view import ClusterView, Level, PodView, seconds_since
 
 STYLE: Final = {Level.OK: "bold green", Level.BUSY: "bold yellow", Level.BAD: "bold red", Level.OFF: "bold"}
+_SERVES: Final = {True: "yes", False: "no", None: "unknown"}
 #: Failovers and scaling decisions that are shown; -o json has all.
 _LAST: Final = 5
 
@@ -26,18 +27,22 @@ def story(view: ClusterView, now: float) -> Group:
 
 def overview(views: Sequence[ClusterView], now: float, *, namespaces: bool) -> RenderableType:
     """One line for each cluster."""
-    headers = ["NAME", "VERDICT", "READY", "REASON", "REPLICAS", "REVISION", "SCALING", "AGE", "MODEL"]
+    headers = ["NAME", "SERVES", "READY", "REASON", "REPLICAS", "REVISION", "SCALING", "AGE", "MODEL"]
     rows = [[view.namespace, *_line(view, now)] if namespaces else _line(view, now) for view in views]
     return columns(["NAMESPACE", *headers] if namespaces else headers, rows)
 
 
 def _line(view: ClusterView, now: float) -> list[str | Text]:
+    """The reason is that of the condition that explains the others: it says more than Ready's own."""
     ready = next((c for c in view.conditions if c.type == "Ready"), None)
+    heavy = [c for c in by_weight(view.conditions) if c.status is not ConditionStatus.UNKNOWN]
+    told = [] if view.verdict.level is Level.OK else heavy
+    reasons = [c.reason for c in (*told, ready) if c is not None]
     return [
         view.name,
-        Text(view.verdict.word, style=STYLE[view.verdict.level]),
+        Text(_SERVES[view.verdict.serves], style=STYLE[view.verdict.level]),
         ready.status.value if ready else "Unknown",
-        ready.reason if ready else "NoStatus",
+        Text(one_line(reasons[0] if reasons else "NoStatus"), style=STYLE[view.verdict.level]),
         f"{view.ready}/{view.wanted}",
         _revision(view),
         _scaling_word(view),
@@ -149,7 +154,7 @@ def _pods(title: str, pods: Sequence[PodView], now: float, *, revisions: bool) -
         ]
         for pod in pods
     ]
-    yield indented(columns(headers, rows))
+    yield columns(headers, rows, indent=2)
 
 
 def _scaling_word(view: ClusterView) -> str:
