@@ -37,7 +37,6 @@ class _Track(BaseModel):
     """One revision, likewise."""
 
     revision: str
-    share: int
     queued: int
     in_flight: int
     concurrency: int
