@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sandbox.lab import Lab, condition, manifest
+from sandbox.lab import Lab, WaitTimeout, condition, manifest
 
 pytest_plugins = ["tests.plugins.sandbox", "tests.plugins.operator"]
 
@@ -37,7 +37,16 @@ def test_a_deleted_cluster_that_is_held_is_not_ready_and_goes_when_it_is_let_go(
         ready = condition(cluster, "Ready")
         assert (ready["status"], ready["reason"]) == ("False", "Deleting")
         assert condition(cluster, "GatewayReady")["status"] == "Unknown"
-        operator.until("no child left", lambda: not operator.children("held", namespace), timeout=60)
+        left: list[str] = []
+
+        def gone() -> bool:
+            left[:] = operator.children("held", namespace)
+            return not left
+
+        try:
+            operator.until("no child left", gone, timeout=60)
+        except WaitTimeout as error:
+            raise WaitTimeout(f"{error}; left: {left}") from None
     finally:
         finalizers("null")  # else the namespace's fixture would wait for ever
     operator.until("the end", lambda: operator.cluster("held", namespace) is None, timeout=30)
