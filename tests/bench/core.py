@@ -354,7 +354,7 @@ def command(bench: Bench, title: str, target: str, cold: bool, limit: float, con
 @click.option("--only", multiple=True, type=click.Choice((*LIVE, *COMMANDS)), help="Only these.")
 def main(quick: bool, full: bool, only: tuple[str, ...]) -> None:
     mode = "quick" if quick else "full" if full else "plain"
-    bench = Bench("core", mode)
+    bench = Bench("core", mode, only=only)
     sandbox = Sandbox("bench")
     core = Core(Lab(sandbox), bench, SIZES[mode])
     parts = only or ((*LIVE, *COMMANDS) if full else LIVE if quick else (*LIVE, "demo"))

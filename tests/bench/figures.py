@@ -48,6 +48,8 @@ class Bench:
     mode: str
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    #: Parts that were asked for alone: the file's other figures stay.
+    only: tuple[str, ...] = ()
     #: Parts that ended with an error.
     broken: list[str] = field(default_factory=list)
     console: Console = field(default_factory=lambda: Console(width=140, highlight=False))
@@ -136,18 +138,23 @@ class Bench:
             for f in self.figures
         ]
         path = OUTPUT / f"{self.name}.json"
-        path.write_text(json.dumps(rows, indent=1) + "\n")
-        (OUTPUT / f"{self.name}.meta.json").write_text(
-            json.dumps(
-                {
-                    "mode": self.mode,
-                    "date": f"{datetime.now(UTC):%Y-%m-%d}",
-                    "machine": machine(),
-                    "notes": self.notes,
-                }
+        meta_path = OUTPUT / f"{self.name}.meta.json"
+        meta = {
+            "mode": self.mode,
+            "date": f"{datetime.now(UTC):%Y-%m-%d}",
+            "machine": machine(),
+            "notes": self.notes,
+        }
+        if self.only and path.exists():
+            before = json.loads(meta_path.read_text())
+            measured = {row["figure"] for row in rows}
+            rows = [row for row in json.loads(path.read_text()) if row["figure"] not in measured] + rows
+            apart = (
+                f"measured apart from the rest, on {meta['date']} ({self.mode} run): {', '.join(self.only)}"
             )
-            + "\n"
-        )
+            meta = {**before, "notes": [*before["notes"], *self.notes, apart]}
+        path.write_text(json.dumps(rows, indent=1) + "\n")
+        meta_path.write_text(json.dumps(meta) + "\n")
         failed = [f.figure for f in self.figures if not f.holds]
         if not self.figures:
             self.console.print("no figure was measured")

@@ -59,3 +59,18 @@ def test_a_part_that_ends_with_an_error_loses_no_other_figure_and_exits_with_1(
     assert bench.finish() == 1
     assert [row["figure"] for row in json.loads((tmp_path / "example.json").read_text())] == ["time"]
     assert bench.notes == ["test ended with RuntimeError: make test failed"]
+
+
+def test_a_part_that_is_measured_alone_keeps_the_others_and_says_so(bench: Bench, tmp_path: Path) -> None:
+    bench.add("time", [1.0], "s", 3, "here")
+    bench.add("lost", [0], "", 0, "here")
+    bench.finish()
+    again = Bench("example", "full", only=("loss",))
+    again.add("lost", [0, 0], "", 0, "here")
+    again.finish()
+    rows = json.loads((tmp_path / "example.json").read_text())
+    assert [(row["figure"], row["runs"]) for row in rows] == [("time", [1.0]), ("lost", [0, 0])]
+    meta = json.loads((tmp_path / "example.meta.json").read_text())
+    assert meta["mode"] == "quick"
+    assert "apart from the rest" in meta["notes"][-1]
+    assert "loss" in meta["notes"][-1]
