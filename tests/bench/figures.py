@@ -152,7 +152,9 @@ class Bench:
             apart = (
                 f"measured apart from the rest, on {meta['date']} ({self.mode} run): {', '.join(self.only)}"
             )
-            meta = {**before, "notes": [*before["notes"], *self.notes, apart]}
+            failed = tuple(f"{part} ended with " for part in self.only)
+            kept = [note for note in before["notes"] if not note.startswith(failed)]
+            meta = {**before, "notes": [*kept, *self.notes, apart]}
         path.write_text(json.dumps(rows, indent=1) + "\n")
         meta_path.write_text(json.dumps(meta) + "\n")
         failed = [f.figure for f in self.figures if not f.holds]
