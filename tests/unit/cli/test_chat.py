@@ -110,7 +110,7 @@ STATUS = "kubectl inference status llama -n ml says why"
 @pytest.mark.parametrize(
     ("answer", "want"),
     [
-        (Answer(GATEWAY, 503), f"ml/llama can't answer now: No engine is ready. Retry later.: {STATUS}"),
+        (Answer(GATEWAY, 503), f"ml/llama can't answer now: No engine is ready. Retry later: {STATUS}"),
         (
             refusal(503, "ServiceUnavailable", "no endpoints available for service"),
             "no endpoints available for service",

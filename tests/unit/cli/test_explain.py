@@ -9,8 +9,9 @@ import pytest
 from inference_operator.api.conditions import REASONS, ConditionType, Reason
 from inference_operator.api.v1alpha1 import Condition, ConditionStatus
 from inference_operator.cli.advice import QUESTION, action, matters
-from inference_operator.core.model import Problem
-from tests.unit.core.statuses import SERVING, status
+from inference_operator.core.model import EnginePod, Problem
+from tests.unit.core.builders import NOW, engine, gateway, loading, report, revision
+from tests.unit.core.statuses import FIRST, SERVED, SERVING, down, status
 
 from .conftest import Plugin
 from .fake_api import FakeApi
@@ -60,6 +61,28 @@ def test_each_answer_that_matters_has_something_to_do(
 )
 def test_which_answers_matter(kind: str, answer: str, reason: str, want: bool) -> None:
     assert matters(condition(kind, answer, reason)) is want
+
+
+@pytest.mark.parametrize(
+    ("revisions", "kind", "want"),
+    [
+        ([engine("a-0"), loading("a-1", restarts=1)], "FailoverActive", "kubectl logs a-1 -n ml --previous"),
+        (
+            [loading("a-0", restarts=5, ended=NOW - 1, last_run=5.0)],
+            "Stalled",
+            "kubectl logs a-0 -n ml --previous",
+        ),
+        ([loading("a-0", loading_since=NOW - 90_000)], "Stalled", "kubectl logs a-0 -n ml"),
+    ],
+)
+def test_the_commands_name_the_pod_that_the_message_is_about(
+    revisions: list[EnginePod], kind: str, want: str
+) -> None:
+    seen = gateway(report("g-0", events=[down("a-1", 12)], a_1="DOWN", a_0="UP"))
+    before = SERVED if kind == "FailoverActive" else FIRST
+    got = status(revision("a", revisions), n=len(revisions), before=before, gates=seen)
+    found = next(c for c in got.conditions if c.type == kind)
+    assert want in action(found, "ml", "llama"), found.message
 
 
 def test_a_spec_that_does_not_hold_is_explained_by_field(api: FakeApi, plugin: Plugin) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -50,6 +51,8 @@ _CHOSEN: Final = frozenset({(Type.SCALING_ACTIVE, Reason.DISABLED), (Type.SCALIN
 _EDIT: Final = "kubectl edit ic NAME -n NS"
 _PODS: Final = "kubectl describe pods -n NS -l inferencecluster.io/cluster=NAME"
 _FIX_FIELD: Final = f"Mend the field that the message names ({_EDIT}); what runs goes on meanwhile."
+#: How the messages of core/diagnosis.py and core/verdicts.py name the pod that they are about.
+_POD: Final = re.compile(r"\b(?:pod|go round) ([a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)")
 _WAIT: Final = "Nothing: this passes by itself. kubectl inference status NAME -n NS --watch shows it."
 
 _ACTIONS: Final[Mapping[Reason, str]] = {
@@ -103,12 +106,8 @@ _ACTIONS: Final[Mapping[Reason, str]] = {
     Reason.NEW_RENDERING: "Nothing urgent: the next change of the model or engine adopts it.",
     Reason.FIRST_CREATION: _WAIT,
     Reason.ROLLING_OUT: _WAIT,
-    Reason.LOAD_TIMEOUT: (
-        "See kubectl logs POD -n NS of the named pod; raise spec.engine.loadTimeout if it is only slow."
-    ),
-    Reason.CRASH_LOOP: (
-        "See kubectl logs POD -n NS --previous of the named pod, then change spec.model or spec.engine."
-    ),
+    Reason.LOAD_TIMEOUT: ("See kubectl logs POD -n NS; raise spec.engine.loadTimeout if it is only slow."),
+    Reason.CRASH_LOOP: ("See kubectl logs POD -n NS --previous, then change spec.model or spec.engine."),
     Reason.IMAGE_PULL: "Correct spec.engine.image or spec.engine.version, or add spec.imagePullSecrets.",
     Reason.CONTAINER_CONFIG: "Create what the message names (a Secret, a key of one), or change the spec.",
     Reason.APPLY_FAILED: "The API server refuses what the operator writes: the message says what and why.",
@@ -154,7 +153,8 @@ def action(condition: Condition, namespace: str, name: str) -> str:
         text = _ACTIONS[Reason.NO_GATEWAY]
     else:
         text = _ACTIONS.get(Reason(condition.reason), "") if condition.reason in set(Reason) else ""
-    return text.replace("NAME", name).replace("NS", namespace)
+    pod = _POD.search(condition.message)
+    return text.replace("NAME", name).replace("NS", namespace).replace("POD", pod[1] if pod else "POD")
 
 
 def _kind(condition: Condition) -> Type | None:

@@ -212,7 +212,7 @@ def _refused(session: Session, cluster: Object, error: KubeError, *, cut: bool) 
     metadata = cluster["metadata"]
     where = f"{metadata['namespace']}/{metadata['name']}"
     see = f"kubectl inference status {metadata['name']} -n {metadata['namespace']} says why"
-    why = one_line(_said(str(error)))
+    why = one_line(_said(str(error))).rstrip(".")
     if isinstance(error, NotFound) and "services" in why:
         return PluginError(f"{where} has no gateway yet: {see}")
     if cut or error.status == 200:

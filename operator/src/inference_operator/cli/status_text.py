@@ -192,10 +192,10 @@ def _failover(event: FailoverEvent, now: float) -> str:
 def _endpoint(view: ClusterView) -> Iterator[RenderableType]:
     if not view.endpoint:
         return
-    ask = f'kubectl inference chat {view.name} -n {view.namespace} "Hello"'
-    yield from _section(
-        "endpoint", [f'{view.endpoint} (model "{view.served_name}")', Text.assemble("try it: ", ask)]
-    )
+    lines = [f'{view.endpoint} (model "{view.served_name}")']
+    if view.verdict.serves:
+        lines.append(f'try it: kubectl inference chat {view.name} -n {view.namespace} "Hello"')
+    yield from _section("endpoint", lines)
 
 
 def _age(text: str, now: float) -> str:
