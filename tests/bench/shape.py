@@ -27,7 +27,7 @@ ROLLOUTS = {"quick": 1000, "plain": 4000, "full": 20_000}
 @click.option("--only", multiple=True, type=click.Choice((*LIVE, "rollouts")), help="Only these.")
 def main(quick: bool, full: bool, only: tuple[str, ...]) -> None:
     mode = "quick" if quick else "full" if full else "plain"
-    bench = Bench("shape", mode)
+    bench = Bench("shape", mode, only=only)
     sandbox = Sandbox("bench-shape")
     scaling = Scaling(Lab(sandbox), bench, SIZES[mode])
     parts = only or (*LIVE, "rollouts")

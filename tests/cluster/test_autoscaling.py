@@ -159,9 +159,8 @@ def test_a_scaler_of_somebody_else_is_named_and_left_alone(operator: Lab, namesp
     text = condition(operator.cluster(chat, namespace) or {}, "ScalingActive")["message"]
     assert "HorizontalPodAutoscaler mine" in text
     operator.until("ours is gone", lambda: scalers() == ["mine"], 10)
-    # It may scale beyond our bounds: nobody chose those.
-    operator.scale(chat, 7, namespace)
-    operator.until_ready(chat, namespace, replicas=7)
+    operator.scale(chat, 3, namespace)
+    operator.until_ready(chat, namespace, replicas=3)
     operator.sandbox.kubectl(["delete", "hpa", "mine", "-n", namespace])
     operator.until("ours is back", lambda: scalers() == ["chat-engine"], 20)
 
