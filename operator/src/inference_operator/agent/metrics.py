@@ -134,6 +134,6 @@ class _Engines(Collector):
             prompt.add_metric(track, counters.prompt_tokens)
             cached.add_metric(track, counters.cached_tokens)
             generated.add_metric(track, counters.generation_tokens)
-            first.add_metric(track, counters.ttft_count, counters.ttft_sum)
-            each.add_metric(track, counters.tpot_count, counters.tpot_sum)
+            first.add_metric(track, int(counters.ttft_count), counters.ttft_sum)
+            each.add_metric(track, int(counters.tpot_count), counters.tpot_sum)
         yield from (prompt, cached, generated, first, each)
