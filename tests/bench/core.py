@@ -337,9 +337,9 @@ def stamp(event: labs.Json) -> float:
 LIVE = ("faults", "starts", "deletion", "upgrade", "quiet")
 #: Part -> title, target, in a fresh clone with empty caches, limit in seconds, conditions.
 COMMANDS = {
-    "demo": ("make demo, warm", "demo", False, 180, "2 cores, everything built"),
-    "cold": ("make demo, cold", "demo", True, 1200, "2 cores, empty HOME and caches"),
-    "test": ("make test, warm", "test", False, 720, "2 cores"),
+    "demo": ("make demo, warm", "demo", False, 480, "2 cores, everything built"),
+    "cold": ("make demo, cold", "demo", True, 1500, "2 cores, empty HOME and caches"),
+    "test": ("make test, warm", "test", False, 1200, "2 cores"),
 }
 
 
