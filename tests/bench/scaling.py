@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,21 +30,40 @@ NERVOUS = {
 
 
 @dataclass(frozen=True)
+class Policy:
+    """How many replicas may go within a period of so many seconds; None = all of them."""
+
+    replicas: int | None
+    period: int
+
+    def rendered(self) -> dict[str, Any]:
+        """As in spec.autoscaling.behavior."""
+        if self.replicas is None:
+            return {"type": "Percent", "value": 100, "periodSeconds": self.period}
+        return {"type": "Pods", "value": self.replicas, "periodSeconds": self.period}
+
+    def periods(self, away: int) -> int:
+        """Periods in which that many replicas are gone."""
+        return 1 if self.replicas is None else math.ceil(away / self.replicas)
+
+
+@dataclass(frozen=True)
 class Size:
     """How much is measured. Seconds."""
 
     jumps: int
     calm: int
+    #: 0 = not measured in this mode.
     faults: int
-    #: The way back: window, and the time in which one replica may go.
+    #: The way back: window, and what may go within a period.
     window: int
-    period: int
+    policy: Policy
 
 
 SIZES = {
-    "quick": Size(jumps=1, calm=30, faults=60, window=15, period=15),
-    "plain": Size(jumps=3, calm=600, faults=300, window=60, period=15),
-    "full": Size(jumps=10, calm=600, faults=300, window=300, period=120),
+    "quick": Size(jumps=1, calm=15, faults=0, window=0, policy=Policy(None, 15)),
+    "plain": Size(jumps=3, calm=600, faults=300, window=60, policy=Policy(1, 15)),
+    "full": Size(jumps=10, calm=600, faults=300, window=300, policy=Policy(1, 120)),
 }
 
 
@@ -85,7 +105,7 @@ class Watch:
 
 
 class Scaling:
-    """Each leaves the lab as it found it."""
+    """One after another; each deletes its cluster and doesn't wait for its end."""
 
     def __init__(self, lab: Lab, bench: Bench, size: Size) -> None:
         self.lab = lab
@@ -102,7 +122,7 @@ class Scaling:
             self._apply(name, NERVOUS)
             with Watch(self.lab, name).running() as watch:
                 begin = time.time()
-                load = self.lab.start_load(name, name, concurrent=OPEN, seconds=60, tokens=100)
+                load = self.lab.start_load(name, name, concurrent=OPEN, seconds=45, tokens=100)
                 self.lab.until("the HPA's write", lambda w=watch: max(w.replicas, default=0) > 1, 40)
                 self.lab.until_ready(name, replicas=watch.replicas[-1], timeout=60)
                 self._finish(load)
@@ -110,7 +130,7 @@ class Scaling:
             reached.append(next(n for n in watch.replicas if n > 1))
             over.append(max(watch.replicas) - wanted)
             self.bench.say(f"jump {index + 1}/{self.size.jumps}: {reached[-1]} after {seconds[-1]:.1f} s")
-            self._delete(name)
+            self.lab.delete(name)
         conditions = (
             f"1 replica at concurrency {SLOTS}, maxReplicas {MAX_REPLICAS}, HPA sync {SYNC_SECONDS} s"
         )
@@ -123,16 +143,10 @@ class Scaling:
 
     def calm(self) -> None:
         """Constant load, and its end."""
-        name, down = (
-            "calm",
-            {
-                "stabilizationWindowSeconds": self.size.window,
-                "policies": [{"type": "Pods", "value": 1, "periodSeconds": self.size.period}],
-            },
-        )
-        self._apply(name, down)
+        name, policy = "calm", self.size.policy
+        self._apply(name, {"stabilizationWindowSeconds": self.size.window, "policies": [policy.rendered()]})
         wanted = replicas_needed(OPEN, SLOTS)
-        load = self.lab.start_load(name, name, concurrent=OPEN, seconds=60 + self.size.calm, tokens=100)
+        load = self.lab.start_load(name, name, concurrent=OPEN, seconds=45 + self.size.calm, tokens=100)
         self.lab.until("scaled out", lambda: self._replicas(name) == wanted, 45)
         self.lab.until_ready(name, replicas=wanted, timeout=60)
         with Watch(self.lab, name).running() as watch:
@@ -145,22 +159,24 @@ class Scaling:
         )
         self._finish(load)
         begin = time.time()
-        # One step is due as soon as the window is over, and the HPA looks every 15 s only.
-        limit = self.size.window + (wanted - 2) * self.size.period + 2 * SYNC_SECONDS
+        # A period ends between two looks of the HPA, which come every 15 s.
+        limit = self.size.window + policy.periods(wanted - 1) * policy.period + SYNC_SECONDS
         self.lab.until("back at the minimum", lambda: self._replicas(name) == 1, limit + 60, 0.5)
+        taken = policy.replicas or "all of them"
         self.bench.add(
             "load ends: back at the minimum",
             [time.time() - begin],
             "s",
             limit,
-            f"from {wanted} replicas, window {self.size.window} s, one replica per {self.size.period} s; the "
-            "limit is window + periods + two syncs of the HPA",
+            f"from {wanted} replicas, window {self.size.window} s, {taken} per {policy.period} s; the limit "
+            "is window + periods + one sync of the HPA",
         )
-        self.lab.until_ready(name, replicas=1, timeout=120)
-        self._delete(name)
+        self.lab.delete(name)
 
     def faults(self) -> None:
         """Metrics pods killed, an agent hung, a gateway killed: never lower."""
+        if not self.size.faults:
+            return
         name = "missing"
         self._apply(name, NERVOUS)
         wanted = replicas_needed(OPEN, SLOTS)
@@ -192,7 +208,7 @@ class Scaling:
         )
         # Streams of the killed gateway are cut: this is about replicas.
         load.finish()
-        self._delete(name)
+        self.lab.delete(name)
 
     # --- helpers --------------------------------------------------------------------------------------
 
@@ -218,10 +234,6 @@ class Scaling:
         if lagged(outcomes):
             self.bench.notes.append("the load generator lagged in a run about scaling")
         self.lost += sum(1 for outcome in outcomes if outcome.error)
-
-    def _delete(self, name: str) -> None:
-        self.lab.delete(name)
-        self.lab.until("deletion", lambda: not self.lab.children(name), 120)
 
     def requests(self) -> None:
         """Last: what all of the above lost."""
