@@ -18,13 +18,17 @@ from sandbox.load import lagged
 from .figures import Bench
 
 OPEN = 40
+#: Where the number has to stay: 40 needs 7 replicas and 39 needs 6, and between two requests of a closed loop
+#: one is always missing.
+STEADY = 44
 SLOTS = 8
 MAX_REPLICAS = 10
 #: Kubernetes' own default, and the sandbox's.
 SYNC_SECONDS = 15
-#: Down as fast as Kubernetes goes, so that one wrong figure would show.
+#: Down at once, but for a single low look: when a gateway dies, its requests are gone for a moment, and so is
+#: the demand. A figure that is too small for longer shows.
 NERVOUS = {
-    "stabilizationWindowSeconds": 0,
+    "stabilizationWindowSeconds": 20,
     "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
 }
 
@@ -61,7 +65,7 @@ class Size:
 
 
 SIZES = {
-    "quick": Size(jumps=1, calm=15, faults=0, window=0, policy=Policy(None, 15)),
+    "quick": Size(jumps=1, calm=15, faults=0, window=20, policy=Policy(None, 15)),
     "plain": Size(jumps=3, calm=600, faults=300, window=60, policy=Policy(1, 15)),
     "full": Size(jumps=10, calm=600, faults=300, window=300, policy=Policy(1, 120)),
 }
@@ -119,7 +123,7 @@ class Scaling:
         seconds, reached, over = [], [], []
         for index in range(self.size.jumps):
             name = f"jump-{index}"
-            self._apply(name, NERVOUS)
+            self._apply(name, {})
             with Watch(self.lab, name).running() as watch:
                 begin = time.time()
                 load = self.lab.start_load(name, name, concurrent=OPEN, seconds=45, tokens=100)
@@ -145,8 +149,8 @@ class Scaling:
         """Constant load, and its end."""
         name, policy = "calm", self.size.policy
         self._apply(name, {"stabilizationWindowSeconds": self.size.window, "policies": [policy.rendered()]})
-        wanted = replicas_needed(OPEN, SLOTS)
-        load = self.lab.start_load(name, name, concurrent=OPEN, seconds=45 + self.size.calm, tokens=100)
+        wanted = replicas_needed(STEADY, SLOTS)
+        load = self.lab.start_load(name, name, concurrent=STEADY, seconds=45 + self.size.calm, tokens=100)
         self.lab.until("scaled out", lambda: self._replicas(name) == wanted, 45)
         self.lab.until_ready(name, replicas=wanted, timeout=60)
         with Watch(self.lab, name).running() as watch:
@@ -155,7 +159,7 @@ class Scaling:
             before != after for before, after in zip(watch.replicas, watch.replicas[1:], strict=False)
         )
         self.bench.add(
-            "constant load: scale events", [events], "", 0, f"{OPEN} open requests for {self.size.calm} s"
+            "constant load: scale events", [events], "", 0, f"{STEADY} open requests for {self.size.calm} s"
         )
         self._finish(load)
         begin = time.time()
@@ -179,8 +183,8 @@ class Scaling:
             return
         name = "missing"
         self._apply(name, NERVOUS)
-        wanted = replicas_needed(OPEN, SLOTS)
-        load = self.lab.start_load(name, name, concurrent=OPEN, seconds=90 + self.size.faults, tokens=100)
+        wanted = replicas_needed(STEADY, SLOTS)
+        load = self.lab.start_load(name, name, concurrent=STEADY, seconds=90 + self.size.faults, tokens=100)
         self.lab.until("scaled out", lambda: self._replicas(name) == wanted, 45)
         self.lab.until_ready(name, replicas=wanted, timeout=60)
         box = self.lab.sandbox
@@ -200,8 +204,8 @@ class Scaling:
             [float(max(0, wanted - low))],
             "",
             0,
-            f"{OPEN} open requests, one fault after another within {self.size.faults} s; scale-down without "
-            "a window, so that one wrong figure would show",
+            f"{STEADY} open requests, one fault after another within {self.size.faults} s; scale-down at "
+            "once after 20 s, so that a wrong figure would show",
         )
         self.bench.notes.append(
             f"metrics missing: replicas between {low} and {max(watch.replicas)}, {wanted} wanted"
