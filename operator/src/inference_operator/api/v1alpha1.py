@@ -21,6 +21,7 @@ from .autoscaling import (
     ScalingRules,
 )
 from .base import ATOMIC, BY_NAME, ApiModel, rule, validations
+from .cost import Cost
 from .pods import EnvVar, LocalObjectRef, Placement, PodMetadata, Resources, Toleration
 from .scalars import (
     AcceleratorName,
@@ -39,6 +40,7 @@ from .scalars import (
 from .status import (
     Condition,
     ConditionStatus,
+    CostStatus,
     FailoverEvent,
     FailoverStatus,
     InferenceClusterStatus,
@@ -55,6 +57,8 @@ __all__ = [
     "AutoscalingMode",
     "Condition",
     "ConditionStatus",
+    "Cost",
+    "CostStatus",
     "Engine",
     "EngineType",
     "EnvVar",
@@ -307,3 +311,4 @@ class InferenceClusterSpec(ApiModel):
     )
     pod_metadata: PodMetadata = Field(default_factory=PodMetadata)
     gateway: Gateway = Field(default_factory=Gateway)
+    cost: Cost = Field(default_factory=Cost)
