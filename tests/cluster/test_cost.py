@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from sandbox.lab import Lab, condition, manifest
-from tests.cluster.operator_lab import operator_writes
+from tests.cluster.operator_lab import install, operator_writes
 
 pytest_plugins = ["tests.plugins.sandbox", "tests.plugins.operator"]
 
@@ -44,9 +45,16 @@ def dear(budget: str, **cost: str) -> Json:
     return manifest("dear", cost={"maxCostPerMillionTokens": budget, **cost})
 
 
-def test_cost_is_measured_and_compared_and_steady_load_writes_nothing(operator: Lab, namespace: str) -> None:
-    """The price comes from the Helm value, by way of the ConfigMap of an operator that runs already."""
-    operator.install_operator(replicas=1, values={"config.prices.gpuHour.default": PRICE})
+@pytest.fixture
+def priced(operator: Lab) -> Iterator[Lab]:
+    """The operator that runs already, with a new content of its configuration."""
+    install(operator, replicas=1, values={"config.prices.gpuHour.default": PRICE})
+    yield operator
+    install(operator, replicas=1)
+
+
+def test_cost_is_measured_and_compared_and_steady_load_writes_nothing(priced: Lab, namespace: str) -> None:
+    operator = priced
     operator.apply(dear("0.50"), namespace)
     operator.until_ready("dear", namespace, replicas=1)
     with operator.load(

@@ -240,9 +240,10 @@ def status(
     tokens: list[TokenWindow] | None = None,
     before: InferenceClusterStatus = SETTLED,
     suspend: bool = False,
+    pods: int = 2,
     **extra: Any,
 ) -> InferenceClusterStatus:
-    state = observed(revision("a", engines_of("a", 2)), status=before)
+    state = observed(revision("a", engines_of("a", pods)), status=before)
     budget = BUDGET if cost is None else cost
     spec = make_spec(replicas=2, suspend=suspend, accelerator={"type": "H100"}, cost=budget)
     decision = None if suspend else decide(spec, "a", state, NOW)
@@ -261,6 +262,7 @@ BUSY, LAZY = [window(100_000)], [window(50_000)]
         (status(tokens=LAZY), "False OverBudget", "2.8 USD for a million tokens"),
         (status({"maxCostPerMillionTokens": "1.39"}, tokens=BUSY), "False OverBudget", "GPUs held: 2"),
         (status(tokens=[window(0)]), "Unknown NotObserved", "n/a: no token"),
+        (status(tokens=BUSY, pods=0), "Unknown NotObserved", "n/a: no GPU"),
         (status(tokens=None), "Unknown NotObserved", "n/a: not measured yet"),
         (status({}, tokens=BUSY), "Unknown NotObserved", "No budget"),
         (status({}, known=Prices()), "Unknown NotObserved", "No budget"),

@@ -58,7 +58,7 @@ Memory = Annotated[str, _text(r"([1-9][0-9]*(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)(k|
 #: An amount of money above 0, plain: no sign, no exponent.
 Price = Annotated[str, _text(r"([1-9][0-9]*(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)", 12)]
 #: ISO 4217.
-Currency = Annotated[str, _text("[A-Z]{3}", 3, 3)]
+Currency = Annotated[str, _text("[A-Z]{3}", 3)]
 HttpAddress = Annotated[
     str,
     _text(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?", 253),

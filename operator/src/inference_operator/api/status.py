@@ -123,7 +123,8 @@ class CostStatus(StatusModel):
 
     per_million_tokens: _Amount | None = Field(
         None,
-        description="Cost of a million tokens, cached prompt tokens left out. Absent: no token was counted.",
+        description="Cost of a million tokens, cached prompt tokens left out. Absent: no token counted, or "
+        "no GPU held.",
     )
     currency: Annotated[str, StringConstraints(max_length=3)]
     gpus_held: _Count = Field(

@@ -35,6 +35,8 @@ def _compared(facts: Facts, budget: str) -> Verdict:
         return unknown("n/a: not measured yet; that takes a minute of answers from every gateway")
     if cost.currency != facts.currency:
         return unknown(f"n/a: last measured in {cost.currency}, not yet in {facts.currency}")
+    if not cost.gpus_held:
+        return unknown("n/a: no GPU was held when it was measured last")
     if cost.per_million_tokens is None:
         return unknown(
             f"n/a: no token was counted when it was measured last; GPUs held then: {cost.gpus_held}"

@@ -81,7 +81,7 @@ class Costs:
         if asked is None:
             before = observed.status.cost
             since = self._clock.now() - timestamp(before.measured) if before else PERIOD
-            # A moment in the future is no reason to wait: clocks differ.
+            # Clocks differ: a moment in the future is no reason to wait for longer.
             asked = self._asked[key] = _Asked(
                 self._clock.monotonic() + min(PERIOD, max(0.0, PERIOD - since)), reason
             )
