@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sandbox.client import Sandbox
@@ -12,11 +13,12 @@ USER = f"system:serviceaccount:{OPERATOR_NAMESPACE}:{RELEASE}"
 _CRD_PATH = "apis/apiextensions.k8s.io/v1/customresourcedefinitions/inferenceclusters.inferencecluster.io"
 
 
-def install(lab: Lab, *, replicas: int) -> None:
-    """Install, or change the number of replicas. A CRD that another test has applied stays as it is."""
+def install(lab: Lab, *, replicas: int, values: Mapping[str, str] | None = None) -> None:
+    """Install, or change the number of replicas and other values of the chart. A CRD that another test has
+    applied stays as it is."""
     crd = lab.get(_CRD_PATH)
     ours = crd is None or "meta.helm.sh/release-name" in (crd["metadata"].get("annotations") or {})
-    lab.install_operator(replicas=replicas, values={"crds.install": str(ours).lower()})
+    lab.install_operator(replicas=replicas, values={"crds.install": str(ours).lower(), **(values or {})})
     # Helm waits for those that are wanted, not for the end of those that aren't any more.
     lab.until("no operator too many", lambda: len(operator_pods(lab)) == replicas, timeout=60)
 

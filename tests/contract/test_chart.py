@@ -17,6 +17,8 @@ import pytest
 import yaml
 
 from inference_operator.__main__ import main
+from inference_operator.adapters.config_file import parse
+from inference_operator.api.operator_config import OperatorConfig
 from inference_operator.metrics_api.__main__ import main as metrics_main
 from sandbox import binaries
 
@@ -118,7 +120,9 @@ def test_rights_stay_below_the_bar(render: Render) -> None:
 
 
 @pytest.mark.parametrize(
-    ("component", "volumes"), [("controller", set()), ("metrics-api", {"tls"})], ids=["operator", "metrics"]
+    ("component", "volumes"),
+    [("controller", {"config"}), ("metrics-api", {"tls"})],
+    ids=["operator", "metrics"],
 )
 def test_the_pod_passes_the_restricted_standard(render: Render, component: str, volumes: set[str]) -> None:
     spec = only(render(), "Deployment", component)["spec"]["template"]["spec"]
@@ -163,6 +167,35 @@ def test_every_variable_and_the_command_exist_on_the_command_line(render: Render
     container = pod(render())["containers"][0]
     assert {variable["name"] for variable in container["env"]} <= known
     assert (container["command"], container["args"]) == (["inference-operator"], ["run"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "want"),
+    [
+        ((), {}),
+        (
+            (
+                "config.prices.gpuHour.H100=2.50",
+                "config.prices.gpuHour.default=1.2",
+                "config.prices.currency=EUR",
+            ),
+            {"prices": {"currency": "EUR", "gpuHour": {"H100": "2.50", "default": "1.2"}}},
+        ),
+        (("config.prometheus.address=http://prom:9090",), {"prometheus": {"address": "http://prom:9090"}}),
+    ],
+)
+def test_the_operator_reads_the_configuration_of_the_values(
+    render: Render, settings: tuple[str, ...], want: Json
+) -> None:
+    objects = render(*settings)
+    found = only(objects, "ConfigMap")
+    assert parse(found["data"]["config.yaml"]) == OperatorConfig.model_validate(want)
+    spec = pod(objects)
+    (volume,), (mount,) = spec["volumes"], spec["containers"][0]["volumeMounts"]
+    assert volume["configMap"]["name"] == found["metadata"]["name"]
+    assert mount["readOnly"] is True
+    assert "subPath" not in mount, "the kubelet would never renew it"
+    assert environment(objects)["INFERENCE_OPERATOR_CONFIG"] == f"{mount['mountPath']}/config.yaml"
 
 
 def test_the_crd_is_the_generated_one_and_survives_an_uninstall(render: Render) -> None:
@@ -211,6 +244,11 @@ def test_selectors_hold_only_frozen_labels(render: Render) -> None:
         ("haproxyImage=", "haproxyImage"),
         ("podLabels.a=1", "podLabels"),
         ("metricsApi.enabled=maybe", "metricsApi"),
+        ("config.prices.gpuHour.H100=free", "gpuHour"),
+        ("config.prices.gpuHour.H100=3", "gpuHour"),
+        ("config.prices.currency=usd", "currency"),
+        ("config.prices.gpuhour.H100=3.0", "gpuhour"),
+        ("config.prometheus.address=prometheus:9090", "address"),
         ("metricsApi.tls.caBundle=-----BEGIN", "caBundle"),
     ],
 )

@@ -75,6 +75,8 @@ async def test_state_demand_and_metrics_say_what_runs(rig: Rig):
         },
     }
     state = orjson.loads((await rig.get("/state"))[1])["clusters"]["team-a/llama"]
+    assert set(state["tokens"]) == {"seconds", "prompt", "cached", "generation"}
+    assert state["tokens"]["seconds"] > 0
     assert state["tracks"][0]["engines"] == [
         {"pod": "engine-0", "state": "UP", "in_flight": 3, "queued": 0, "maxconn": 16}
     ]

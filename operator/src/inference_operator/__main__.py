@@ -64,6 +64,14 @@ def main() -> None:
     help="Service of inference-metrics, to know our own metrics API. Default: it isn't installed.",
 )
 @click.option(
+    "--config",
+    "config_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="INFERENCE_OPERATOR_CONFIG",
+    help="File with the operator configuration (YAML): prices of GPUs and the like. It is read again when it "
+    "changes. Default: no prices.",
+)
+@click.option(
     "--port",
     type=click.IntRange(1, 65535),
     envvar="INFERENCE_OPERATOR_PORT",
@@ -91,6 +99,7 @@ def run_command(
     agent_image: str,
     haproxy_image: str,
     metrics_service: str,
+    config_file: Path | None,
     port: int,
     log_level: str,
     lease_namespace: str | None,
@@ -111,6 +120,7 @@ def run_command(
         agent_image=agent_image,
         haproxy_image=haproxy_image,
         metrics_service=metrics_service,
+        config_file=config_file,
         port=port,
         lease_namespace=lease_namespace or _own_namespace(),
     )

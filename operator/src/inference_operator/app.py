@@ -17,9 +17,11 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from .adapters.clock import SystemClock
+from .adapters.config_file import ConfigError, ConfigFile
 from .adapters.fenced import FencedKube
 from .adapters.gateways import AgentGateways
 from .adapters.kube import KubeClient
@@ -63,6 +65,8 @@ class Config:
     metrics_service: str
     port: int
     lease_namespace: str
+    #: File with the operator configuration; None = its defaults.
+    config_file: Path | None = None
 
 
 async def run(config: Config) -> None:
@@ -71,11 +75,16 @@ async def run(config: Config) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    config_file = ConfigFile(config.config_file)
+    try:
+        config_file.load()
+    except ConfigError as error:
+        raise StartError(f"operator configuration: {error}") from error
     try:
         kube = await KubeClient.connect(kubeconfig=config.kubeconfig)
     except KubeError as error:
         raise StartError(str(error)) from error
-    operator = Operator(config, kube)
+    operator = Operator(config, config_file, kube)
     try:
         async with _serving(operator.probe_server, config.port):
             await _until(stop, operator.run())
@@ -86,8 +95,9 @@ async def run(config: Config) -> None:
 class Operator:
     """One process's parts."""
 
-    def __init__(self, config: Config, kube: KubeClient) -> None:
+    def __init__(self, config: Config, config_file: ConfigFile, kube: KubeClient) -> None:
         self._kube = kube
+        self._config_file = config_file
         self._clock = clock = SystemClock()
         jitter = random.random
         loop = asyncio.get_running_loop()
@@ -101,7 +111,7 @@ class Operator:
             kube,
             namespaces=config.namespaces,
             on_cluster=self._queue.add,
-            on_metrics_api=self._metrics_api_changed,
+            on_metrics_api=self._queue_everything,
             metrics_service=config.metrics_service,
             clock=clock,
         )
@@ -131,6 +141,7 @@ class Operator:
             jitter=jitter,
             settings=lambda: self._settings,
             gateways=AgentGateways(),
+            prices=lambda: config_file.current.prices,
         )
         self._workers = Workers(
             self._queue, reconciler.reconcile, clock=clock, metrics=telemetry, jitter=jitter
@@ -155,6 +166,7 @@ class Operator:
         """Wait for the CRD, then watch, and work while leading."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._lag.run())
+            group.create_task(self._config_file.run(self._queue_everything, self._telemetry.config_read))
             await self._wait_for_crd()
             self._began = True
             group.create_task(self._store.run())
@@ -190,7 +202,7 @@ class Operator:
             self._directory.seen(namespace, name, uid)
         self._queue.add((namespace, name))
 
-    def _metrics_api_changed(self) -> None:
+    def _queue_everything(self) -> None:
         for key in self._directory.everything():
             self._queue.add(key)
 

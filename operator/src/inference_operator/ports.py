@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .core.model import MetricsApi
+from .core.model import MetricsApi, TokenWindow
 
 Object = dict[str, Any]
 
@@ -106,6 +106,24 @@ class Gateways(Protocol):
     async def loads(self, namespace: str, cluster: str, addresses: Sequence[str]) -> Mapping[str, int]:
         """Requests by engine pod, over the gateways that answer within a second; none is an error."""
 
+    async def tokens(
+        self, namespace: str, cluster: str, addresses: Sequence[str]
+    ) -> Sequence[TokenWindow] | None:
+        """What each gateway has counted lately; None when one of them doesn't say so within a second."""
+
+
+@dataclass(frozen=True)
+class ClusterCost:
+    """What one cluster costs now."""
+
+    currency: str
+    #: GPUs that it holds.
+    gpus: int
+    #: Price of one of them for an hour.
+    gpu_hour_price: float
+    #: Cost of a million tokens; None = there is no figure.
+    per_million_tokens: float | None
+
 
 class Clock(Protocol):
     """Wall clock for timestamps, monotonic clock for durations. Seconds."""
@@ -140,3 +158,6 @@ class Metrics(Protocol):
 
     def status_written(self) -> None:
         """A status was written."""
+
+    def cluster_cost(self, namespace: str, name: str, cost: ClusterCost | None) -> None:
+        """A cluster's cost was measured; None = it has none any more."""

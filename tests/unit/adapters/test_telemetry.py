@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from inference_operator.adapters.telemetry import JsonFormatter, Telemetry
+from inference_operator.ports import ClusterCost
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,6 +54,8 @@ def used() -> Telemetry:
     telemetry.leading(True)
     telemetry.schema_outdated(False)
     telemetry.watch_age("Pod", lambda: 7.0)
+    telemetry.config_read(False)
+    telemetry.cluster_cost("ns", "llama", ClusterCost("USD", 2, 2.5, 0.694))
     return telemetry
 
 
@@ -63,12 +66,45 @@ def test_metrics_say_what_was_counted() -> None:
     assert "inference_operator_queue_depth 3.0" in text
     assert "inference_operator_leader 1.0" in text
     assert 'inference_operator_watch_age_seconds{kind="Pod"} 7.0' in text
+    assert "inference_operator_config_valid 0.0" in text
+    assert "inference_operator_config_refused_total 1.0" in text
     assert "process_resident_memory_bytes" in text
 
 
+LABELS = '{currency="USD",name="llama",namespace="ns"}'
+
+
+def cost_lines(telemetry: Telemetry) -> list[str]:
+    return [
+        line for line in telemetry.render().decode().splitlines() if line.startswith("inference_cluster_")
+    ]
+
+
+def test_a_clusters_cost_stands_there_as_long_as_it_has_one() -> None:
+    telemetry = used()
+    assert sorted(cost_lines(telemetry)) == [
+        f"inference_cluster_cost_per_million_tokens{LABELS} 0.694",
+        f"inference_cluster_gpu_hour_price{LABELS} 2.5",
+        f"inference_cluster_gpus_held{LABELS} 2.0",
+    ]
+    telemetry.cluster_cost("ns", "llama", ClusterCost("USD", 3, 2.5, None))
+    assert sorted(cost_lines(telemetry)) == [
+        f"inference_cluster_gpu_hour_price{LABELS} 2.5",
+        f"inference_cluster_gpus_held{LABELS} 3.0",
+    ]
+    telemetry.cluster_cost("ns", "llama", None)
+    assert cost_lines(telemetry) == []
+
+
+def test_a_process_that_leads_no_more_shows_no_cost() -> None:
+    telemetry = used()
+    telemetry.leading(False)
+    assert cost_lines(telemetry) == []
+
+
 def test_every_metric_is_documented_and_no_other() -> None:
-    exposed = set(re.findall(r"^# TYPE (inference_operator_\w+) ", used().render().decode(), re.MULTILINE))
+    exposed = set(re.findall(r"^# TYPE (inference_\w+) ", used().render().decode(), re.MULTILINE))
     exposed = {name for name in exposed if not name.endswith("_created")}
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
-    documented = set(re.findall(r"^\| `(inference_operator_\w+)`", page, re.MULTILINE))
+    documented = set(re.findall(r"^\| `(inference_\w+)`", page, re.MULTILINE))
     assert documented == exposed

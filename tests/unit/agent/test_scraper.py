@@ -123,6 +123,29 @@ async def test_nothing_is_kept_of_what_is_gone(engines: Engines, port: int) -> N
     assert scraper.pages == {}
 
 
+async def test_tokens_of_a_cluster_are_counted_over_its_revisions_and_restarts(
+    engines: Engines, port: int
+) -> None:
+    """Acceptance M4: a reset is no negative number and no spike."""
+    now = [1000.0]
+    old = pool(engine("e1", "127.0.0.1"), revision="v1", port=port)
+    new = pool(engine("e2", "127.0.0.2"), revision="v2", port=port)
+    pools = [Gateway((old, new))]
+    scraper = Scraper("g-0", lambda: pools[0], list, lambda: now[0])
+    await rounds(scraper)
+    now[0], engines.tokens = 1030.0, {"127.0.0.1": 103.0, "127.0.0.2": 204.0}
+    await rounds(scraper)
+    engines.tokens["127.0.0.1"] = 5.0
+    await rounds(scraper)
+    pools[0] = Gateway((new,))
+    await rounds(scraper)
+    window = scraper.windows["team-a", "llama"]
+    assert window.counted(1040.0) == {"seconds": 40.0, "prompt": 0, "cached": 0, "generation": 12}
+    pools[0] = Gateway()
+    await rounds(scraper)
+    assert scraper.windows == {}
+
+
 def test_a_gateway_that_goes_gives_away_its_own_engines_only() -> None:
     engines = [f"engine-{i}" for i in range(200)]
     before = {e: reader(["a", "b", "c"], e) for e in engines}

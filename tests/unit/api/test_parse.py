@@ -89,7 +89,7 @@ def test_no_json_makes_it_raise(spec: Any) -> None:
 
 def test_a_newer_status_is_read_by_an_older_operator() -> None:
     status = InferenceClusterStatus.model_validate_json(
-        '{"observedGeneration": 3, "cost": {"perToken": 1},'
+        '{"observedGeneration": 3, "tier": {"effective": "Small"},'
         ' "revisions": {"stable": "a", "canary": "b"},'
         ' "conditions": [{"type": "Ready", "status": "True", "reason": "Serving", "hint": "x",'
         ' "lastTransitionTime": "2026-01-01T00:00:00Z"}]}'

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference_operator.api.conditions import REASONS, ConditionType, Reason
+from inference_operator.api.operator_config import Prices
 from inference_operator.api.routing import GatewayEvent
 from inference_operator.api.v1alpha1 import (
     Condition,
@@ -17,21 +18,28 @@ from inference_operator.api.v1alpha1 import (
 )
 from inference_operator.core.decide import decide
 from inference_operator.core.edges import edges
-from inference_operator.core.model import Observed, Problem
+from inference_operator.core.model import Observed, Problem, TokenWindow
 from inference_operator.core.status import compute_status
 
 from .builders import NOW, PLAN, make_spec
 from .test_decide_properties import NAMES, states
 
 SPECS = st.builds(
-    lambda n, strategy, suspend: make_spec(replicas=n, rollout={"strategy": strategy}, suspend=suspend),
+    lambda n, strategy, suspend, cost: make_spec(
+        replicas=n, rollout={"strategy": strategy}, suspend=suspend, cost=cost
+    ),
     st.integers(0, 5),
     st.sampled_from(["RollingUpdate", "Recreate"]),
     st.sampled_from([False, False, False, True]),
+    st.sampled_from([{}, {"maxCostPerMillionTokens": "1"}, {"gpuHourPrice": "3", "currency": "EUR"}]),
 )
 PROBLEMS = st.sampled_from([(), (), (), (Problem("spec.model.id", Reason.UNKNOWN_MODEL, "unknown"),)])
 ERRORS = st.sampled_from([(), (), (), ("Deployment llama-a: 403",)])
 RENDERINGS = st.sampled_from([None, "d" * 16, "e" * 16])
+PRICES = st.sampled_from([Prices(), Prices(gpu_hour={"default": "2.50"})])
+TOKENS = st.sampled_from(
+    [None, [TokenWindow(30.0, 0, 0, 9)], [TokenWindow(600.0, 0, 0, 0)], [TokenWindow(600.0, 3, 1, 10**6)]]
+)
 FOREIGN = st.sampled_from([(), (), (), ("Service/llama-gateway",)])
 
 
@@ -89,6 +97,8 @@ Problems = tuple[Problem, ...]
     PROBLEMS,
     ERRORS,
     RENDERINGS,
+    PRICES,
+    TOKENS,
 )
 def test_a_status_is_of_its_table_and_read_back_gives_itself(
     spec: InferenceClusterSpec | None,
@@ -97,6 +107,8 @@ def test_a_status_is_of_its_table_and_read_back_gives_itself(
     problems: Problems,
     errors: tuple[str, ...],
     rendering: str | None,
+    prices: Prices,
+    tokens: list[TokenWindow] | None,
 ) -> None:
     decision = decide(spec, target, state, NOW) if spec and not spec.suspend else None
 
@@ -110,6 +122,8 @@ def test_a_status_is_of_its_table_and_read_back_gives_itself(
             problems=problems,
             errors=errors,
             rendering=rendering,
+            prices=prices,
+            tokens=tokens,
         )
 
     first = computed(state.status)

@@ -6,6 +6,9 @@ import heapq
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
+from inference_operator.core.model import TokenWindow
+from inference_operator.ports import ClusterCost
+
 
 class FakeClock:
     """Both clocks, standing still until `advance`."""
@@ -58,10 +61,18 @@ class FakeGateways:
     def __init__(self) -> None:
         self.by_pod: dict[str, int] = {}
         self.asked: list[tuple[str, ...]] = []
+        self.windows: Sequence[TokenWindow] | None = None
+        self.asked_tokens = 0
 
     async def loads(self, namespace: str, cluster: str, addresses: Sequence[str]) -> Mapping[str, int]:
         self.asked.append(tuple(addresses))
         return self.by_pod
+
+    async def tokens(
+        self, namespace: str, cluster: str, addresses: Sequence[str]
+    ) -> Sequence[TokenWindow] | None:
+        self.asked_tokens += 1
+        return self.windows
 
 
 class CountingMetrics:
@@ -75,6 +86,7 @@ class CountingMetrics:
         self.passes: list[str] = []
         self.writes: list[tuple[str, str]] = []
         self.status_writes = 0
+        self.costs: dict[tuple[str, str], ClusterCost] = {}
 
     def queue_added(self) -> None:
         self.adds += 1
@@ -96,3 +108,8 @@ class CountingMetrics:
 
     def status_written(self) -> None:
         self.status_writes += 1
+
+    def cluster_cost(self, namespace: str, name: str, cost: ClusterCost | None) -> None:
+        self.costs.pop((namespace, name), None)
+        if cost is not None:
+            self.costs[namespace, name] = cost

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from inference_operator.api import names
+from inference_operator.api.operator_config import Prices
 from inference_operator.engine.directory import Directory
 from inference_operator.engine.reconciler import Reconciler
 from inference_operator.render.settings import RenderSettings
@@ -37,6 +38,7 @@ class Rig:
         self.clock = FakeClock(1_800_000_000.0)
         self.metrics = CountingMetrics()
         self.gateways = FakeGateways()
+        self.prices = Prices()
         self.queued: list[tuple[str, str]] = []
         self.directory = Directory(self.queued.append)
         self.reconciler = Reconciler(
@@ -48,6 +50,7 @@ class Rig:
             jitter=lambda: 0.5,
             settings=lambda: RenderSettings(agent_image="operator:1", haproxy_image="haproxy:3.2"),
             gateways=self.gateways,
+            prices=lambda: self.prices,
         )
 
     async def run(self, key: tuple[str, str] = KEY) -> float | None:

@@ -52,6 +52,7 @@ def test_digests_stand_here_word_by_word() -> None:
         {"replicas": 7},
         {"suspend": True},
         {"rollout": {"strategy": "Recreate"}},
+        {"cost": {"gpuHourPrice": "2.50", "maxCostPerMillionTokens": "1"}},
         {"gateway": {"replicas": 3, "queue": {"length": 1}}},
         {"engine": {"type": "VLLM", "args": [], "env": []}},
         {"engine": {"loadTimeout": "1800s", "drainTimeout": "300s", "resources": {}}},
@@ -86,7 +87,7 @@ def test_what_means_other_pods_has_another_digest(other: Json) -> None:
 
 #: Strings that have no other legal value beside the rest of the sample.
 ONE_CHOICE = ("spec.engine.type", "spec.placement.tolerations[0].operator")
-OUTSIDE = ("spec.autoscaling.", "spec.rollout.", "spec.gateway.")
+OUTSIDE = ("spec.autoscaling.", "spec.rollout.", "spec.gateway.", "spec.cost.")
 
 
 @pytest.mark.parametrize("leaf", list(string_leaves()), ids=lambda leaf: leaf[0])
@@ -104,6 +105,9 @@ def test_every_string_of_the_spec_but_the_gateways_counts(leaf: tuple[str, Any, 
 
 CHANGES = {
     "spec.autoscaling.mode": "Disabled",
+    "spec.cost.gpuHourPrice": "9",
+    "spec.cost.currency": "EUR",
+    "spec.cost.maxCostPerMillionTokens": "9",
     "spec.autoscaling.behavior.scaleUp.selectPolicy": "Min",
     "spec.autoscaling.behavior.scaleDown.selectPolicy": "Min",
     "spec.autoscaling.behavior.scaleUp.policies[0].type": "Percent",

@@ -34,7 +34,15 @@ def test_version() -> None:
 
 def test_help_explains_each_option() -> None:
     done = CliRunner().invoke(entry.main, ["run", "--help"])
-    for word in ("--namespace", "--kubeconfig", "--agent-image", "--haproxy-image", "--port", "--log-level"):
+    for word in (
+        "--namespace",
+        "--kubeconfig",
+        "--agent-image",
+        "--haproxy-image",
+        "--port",
+        "--log-level",
+        "--config",
+    ):
         assert word in done.output
     assert "Exit status" in done.output
 
@@ -59,6 +67,7 @@ def test_options_come_from_the_environment_and_the_command_line_wins(monkeypatch
         "INFERENCE_OPERATOR_HAPROXY_IMAGE": "haproxy:1",
         "INFERENCE_OPERATOR_METRICS_SERVICE": "system/metrics",
         "INFERENCE_OPERATOR_PORT": "9000",
+        "INFERENCE_OPERATOR_CONFIG": "/etc/x.yaml",
         "INFERENCE_OPERATOR_POD_NAMESPACE": "system",
     }
     assert config_from(monkeypatch, [], env) == Config(
@@ -69,6 +78,7 @@ def test_options_come_from_the_environment_and_the_command_line_wins(monkeypatch
         metrics_service="system/metrics",
         port=9000,
         lease_namespace="system",
+        config_file=Path("/etc/x.yaml"),
     )
     config = config_from(monkeypatch, ["--port", "9001", "--namespace", "c"], env)
     assert (config.port, config.namespaces) == (9001, ("c",))
@@ -90,3 +100,25 @@ def test_without_credentials_it_ends_with_one_line_that_says_so(
     last = json.loads(capsys.readouterr().err.splitlines()[-1])
     assert "can't load credentials from the pod's ServiceAccount" in last["message"]
     assert "kubeconfig" in last["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("prices: {gpuHour: {H100: free}}", ["prices.gpuHour.H100", '"free"', "should match"]),
+        (None, ["can't read", "--config"]),
+    ],
+    ids=["wrong", "absent"],
+)
+def test_a_configuration_that_does_not_hold_ends_the_start_with_its_field(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, says: list[str]
+) -> None:
+    path = tmp_path / "config.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        entry.main(["run", "--config", str(path)], standalone_mode=False)
+    assert ended.value.code == 1
+    message = json.loads(capsys.readouterr().err.splitlines()[-1])["message"]
+    for words in ["operator configuration", *says]:
+        assert words in message

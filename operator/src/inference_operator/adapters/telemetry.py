@@ -13,6 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from ..ports import ClusterCost
+from .cost_metrics import ClusterCosts
+
 _PREFIX: Final = "inference_operator"
 _STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -110,6 +113,19 @@ class Telemetry:
             "1 if the installed CRD is older than this operator, else 0.",
             registry=registry,
         )
+        self._config_valid = Gauge(
+            f"{_PREFIX}_config_valid",
+            "0 while the operator configuration's file doesn't hold and an older one is in force, else 1.",
+            registry=registry,
+        )
+        self._config_refused = Counter(
+            f"{_PREFIX}_config_refused",
+            "New contents of the operator configuration that didn't hold.",
+            registry=registry,
+        )
+        self._costs = ClusterCosts()
+        registry.register(self._costs)
+        self._config_valid.set(1)
         self._leader.set(0)
         self._outdated.set(0)
 
@@ -149,6 +165,18 @@ class Telemetry:
     def leading(self, leading: bool) -> None:
         """Leadership was won or lost."""
         self._leader.set(int(leading))
+        if not leading:
+            self._costs.clear()
+
+    def config_read(self, valid: bool) -> None:
+        """A new content of the operator configuration was read."""
+        self._config_valid.set(int(valid))
+        if not valid:
+            self._config_refused.inc()
+
+    def cluster_cost(self, namespace: str, name: str, cost: ClusterCost | None) -> None:
+        """A cluster's cost was measured; None = it has none any more."""
+        self._costs.set(namespace, name, cost)
 
     def schema_outdated(self, outdated: bool) -> None:
         """The installed CRD lacks fields of this operator's version."""

@@ -50,7 +50,13 @@ class Agent:
         self.haproxy = Haproxy(settings.master_socket)
         self.control = Control(settings, self.inputs, self.haproxy, self.monitor, self.peers, self.metrics)
         self.server = Server(
-            settings, self.inputs, self.control, self.monitor, self.metrics, self._watches_alive
+            settings,
+            self.inputs,
+            self.control,
+            self.monitor,
+            self.metrics,
+            self._watches_alive,
+            lambda: self.scraper.windows,
         )
         self._watches: Watches | None = None
         self.inputs.restore(settings.state_file)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -20,6 +21,7 @@ from ..adapters.gateways import host
 from . import engine_page
 from .engine_page import Counters, Page
 from .model import Gateway
+from .tokens import TokenWindow
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +43,23 @@ def reader(gateways: Iterable[str], engine: str) -> str:
 class Scraper:
     """What the engines of this gateway's clusters have counted since it started."""
 
-    def __init__(self, own: str, gateway: Callable[[], Gateway], peers: Callable[[], Iterable[str]]) -> None:
+    def __init__(
+        self,
+        own: str,
+        gateway: Callable[[], Gateway],
+        peers: Callable[[], Iterable[str]],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`own` is this gateway pod's name, `peers` are those of the other ones that are alive."""
+        self._now = monotonic
         self._own = own
         self._gateway = gateway
         self._peers = peers
         #: Of each engine that this gateway reads, by track and pod.
         self.pages: dict[tuple[Track, str], Page] = {}
         self.totals: dict[Track, Counters] = {}
+        #: By namespace and cluster.
+        self.windows: dict[tuple[str, str], TokenWindow] = {}
 
     async def run(self) -> None:
         """Read for ever."""
@@ -73,6 +84,9 @@ class Scraper:
         # What is gone, or is another gateway's now, starts anew if it comes back.
         self.pages = {key: page for key, page in self.pages.items() if key in wanted}
         self.totals = {track: self.totals.get(track, Counters()) for track in tracks}
+        clusters = {(namespace, cluster) for namespace, cluster, _ in tracks}
+        now = self._now()
+        self.windows = {key: self.windows.get(key) or TokenWindow(now) for key in clusters}
         await asyncio.gather(*(self._look(session, *key, url) for key, url in wanted.items()))
 
     async def _look(self, session: aiohttp.ClientSession, track: Track, pod: str, url: str) -> None:
@@ -83,7 +97,9 @@ class Scraper:
             log.debug("no figures", extra={"engine": pod, "reason": str(error) or type(error).__name__})
             return
         if before is not None:
-            self.totals[track] += page.counters.since(before.counters)
+            counted = page.counters.since(before.counters)
+            self.totals[track] += counted
+            self.windows[track[:2]].add(self._now(), counted)
         self.pages[track, pod] = page
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Final
 
@@ -18,6 +18,7 @@ from .inputs import Inputs
 from .metrics import Metrics
 from .monitor import Monitor
 from .settings import Settings
+from .tokens import TokenWindow
 from .view import TrackView
 
 #: The control loop ticks every half second; a reload may take ten.
@@ -36,13 +37,16 @@ class Server:
         monitor: Monitor,
         metrics: Metrics,
         watches_alive: Callable[[], bool],
+        windows: Callable[[], Mapping[tuple[str, str], TokenWindow]],
     ) -> None:
+        """`windows`: tokens of the last minutes by namespace and cluster."""
         self._settings = settings
         self._inputs = inputs
         self._control = control
         self._monitor = monitor
         self._metrics = metrics
         self._watches_alive = watches_alive
+        self._windows = windows
 
     def application(self) -> web.Application:
         """Routes."""
@@ -85,6 +89,7 @@ class Server:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _state(self, request: web.Request) -> web.Response:
+        windows, now = self._windows(), time.monotonic()
         return _json(
             {
                 "gateway": self._settings.pod,
@@ -94,6 +99,8 @@ class Server:
                         "routing_digest": self._inputs.digest(cluster),
                         "tracks": [asdict(track) for track in self._tracks(cluster)],
                         "drains": self._drains(cluster),
+                        # A cluster without a revision has just begun.
+                        "tokens": windows.get(cluster, TokenWindow(now)).counted(now),
                         "events": [event.model_dump() for event in self._monitor.events(cluster)],
                     }
                     for cluster in self._inputs.clusters

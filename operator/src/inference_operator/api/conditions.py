@@ -29,6 +29,8 @@ class ConditionType(StrEnum):
     CAPACITY_AVAILABLE = "CapacityAvailable"
     #: A scaler of ours acts: the number of replicas follows the demand.
     SCALING_ACTIVE = "ScalingActive"
+    #: A million tokens cost no more than spec.cost.maxCostPerMillionTokens.
+    WITHIN_BUDGET = "WithinBudget"
     #: Engines are missing that were lost or that fail, not merely new ones.
     DEGRADED = "Degraded"
     #: An engine was taken out of service within the last minutes and is not back yet.
@@ -90,6 +92,9 @@ class Reason(StrEnum):
     DISABLED = "Disabled"
     CONFLICT = "Conflict"
     METRICS_UNAVAILABLE = "MetricsUnavailable"
+    # WithinBudget
+    WITHIN_BUDGET = "WithinBudget"
+    OVER_BUDGET = "OverBudget"
     # Degraded, FailoverActive
     ALL_READY = "AllReady"
     ENGINES_MISSING = "EnginesMissing"
@@ -170,6 +175,11 @@ REASONS: Final[Mapping[ConditionType, Mapping[str, tuple[Reason, ...]]]] = {
     ConditionType.SCALING_ACTIVE: {
         _TRUE: (Reason.FOLLOWS_DEMAND,),
         _FALSE: (Reason.DISABLED, Reason.STOPPED, Reason.CONFLICT, Reason.METRICS_UNAVAILABLE),
+        **_OBSERVED_ONLY,
+    },
+    ConditionType.WITHIN_BUDGET: {
+        _TRUE: (Reason.WITHIN_BUDGET,),
+        _FALSE: (Reason.OVER_BUDGET,),
         **_OBSERVED_ONLY,
     },
     ConditionType.DEGRADED: {

@@ -50,11 +50,19 @@ AnnotationValue = Annotated[str, _text("[ -~]*", 128, 0)]
 #: One command line argument.
 Argument = Annotated[str, _text("[ -~]+", 384)]
 EnvName = Annotated[str, _text("[A-Za-z_][A-Za-z0-9_]*", 64)]
-EnvValue = Annotated[str, _text("[ -~]*", 224, 0)]
+EnvValue = Annotated[str, _text("[ -~]*", 216, 0)]
 #: Above 0; 20 characters are more than any node has.
 Quantity = Annotated[str, _text(r"([1-9][0-9]*(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)(m|k|M|G|T|Ki|Mi|Gi|Ti)?", 20)]
 #: Without the suffix m: a thousandth of a byte is legal in Kubernetes, and always a slip.
 Memory = Annotated[str, _text(r"([1-9][0-9]*(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)(k|M|G|T|Ki|Mi|Gi|Ti)?", 20)]
+#: An amount of money above 0, plain: no sign, no exponent.
+Price = Annotated[str, _text(r"([1-9][0-9]*(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)", 12)]
+#: ISO 4217.
+Currency = Annotated[str, _text("[A-Z]{3}", 3)]
+HttpAddress = Annotated[
+    str,
+    _text(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?", 253),
+]
 AcceleratorName = Annotated[str, _text("[A-Za-z0-9][A-Za-z0-9 ._-]*", 63)]
 
 _PATH_MESSAGE: Final = "a path below the volume's root can't hold '..'"

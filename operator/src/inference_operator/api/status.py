@@ -115,6 +115,25 @@ class ScalingStatus(StatusModel):
     )
 
 
+_Amount = Annotated[str, StringConstraints(max_length=40, pattern=r"^[0-9]+(\.[0-9]+)?$")]
+
+
+class CostStatus(StatusModel):
+    """The last measured cost, rounded: it changes at most once a minute, and only by more than 10 %."""
+
+    per_million_tokens: _Amount | None = Field(
+        None,
+        description="Cost of a million tokens, cached prompt tokens left out. Absent: no token counted, or "
+        "no GPU held.",
+    )
+    currency: Annotated[str, StringConstraints(max_length=3)]
+    gpus_held: _Count = Field(
+        description="GPUs of all engine pods that have a node, idle and loading ones too."
+    )
+    gpu_hour_price: _Amount = Field(description="Price of one of them for an hour, on average.")
+    measured: _Time = Field(description="When this was measured.")
+
+
 class InferenceClusterStatus(StatusModel):
     """Observed state: states and decisions, never gauges."""
 
@@ -133,6 +152,7 @@ class InferenceClusterStatus(StatusModel):
     revisions: RevisionsStatus | None = None
     scaling: ScalingStatus | None = None
     failover: FailoverStatus | None = None
+    cost: CostStatus | None = None
     conditions: Annotated[list[Condition], Field(max_length=24)] = Field(
         default_factory=list, json_schema_extra=BY_TYPE
     )

@@ -19,6 +19,7 @@ QUESTION: Final[Mapping[Type, str]] = {
     Type.GATEWAY_READY: "Does at least one gateway pod accept requests?",
     Type.CAPACITY_AVAILABLE: "Has every engine its GPUs, its quota and a node?",
     Type.SCALING_ACTIVE: "Does the number of replicas follow the demand?",
+    Type.WITHIN_BUDGET: "Do a million tokens cost no more than spec.cost allows?",
     Type.DEGRADED: "Are engines missing that were lost or that fail?",
     Type.FAILOVER_ACTIVE: "Do requests go round an engine that was lost minutes ago?",
     Type.UPDATE_AVAILABLE: "Would this version of the operator make the engine pods differently?",
@@ -43,6 +44,7 @@ _ORDER: Final = (
     Type.PLANNED,
     Type.RECONCILING,
     Type.SCALING_ACTIVE,
+    Type.WITHIN_BUDGET,
     Type.UPDATE_AVAILABLE,
 )
 #: Answers that somebody chose: nothing is wrong with them.
@@ -98,6 +100,10 @@ _ACTIONS: Final[Mapping[Reason, str]] = {
     Reason.METRICS_UNAVAILABLE: (
         "See kubectl get apiservice v1beta2.custom.metrics.k8s.io; until it answers, the number of replicas "
         "stays as it is."
+    ),
+    Reason.OVER_BUDGET: (
+        "Fewer replicas or cheaper GPUs for these tokens (spec.autoscaling, spec.accelerator), or another "
+        "spec.cost.maxCostPerMillionTokens: nothing is changed because of it."
     ),
     Reason.ENGINES_MISSING: f"Kubernetes starts them again by itself. If they don't come back: {_PODS}.",
     Reason.ENGINE_DOWN: (

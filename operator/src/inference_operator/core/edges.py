@@ -81,6 +81,11 @@ def _turns(before: InferenceClusterStatus, after: InferenceClusterStatus) -> Ite
         yield Note("Warning", "Unavailable", now.message)
     elif _unavailable(was) and now.status is ConditionStatus.TRUE:
         yield Note("Normal", "Serving", f"Serves again: {now.message}")
+    was, now = _pair(before, after, ConditionType.WITHIN_BUDGET)
+    if _over_budget(now) and not _over_budget(was):
+        yield Note("Warning", "OverBudget", now.message)
+    elif _over_budget(was) and now.status is ConditionStatus.TRUE:
+        yield Note("Normal", "WithinBudget", now.message)
 
 
 def _pair(
@@ -102,6 +107,10 @@ def _short(found: Condition | None) -> bool:
     if found is None or found.status is not ConditionStatus.FALSE:
         return False
     return not found.message.startswith(HELD)
+
+
+def _over_budget(found: Condition | None) -> bool:
+    return found is not None and found.status is ConditionStatus.FALSE
 
 
 def _unavailable(found: Condition | None) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ..api import defaults
 from ..api.conditions import ConditionType, Reason
-from ..api.v1alpha1 import ConditionStatus, FailoverEvent, InferenceClusterSpec
+from ..api.v1alpha1 import ConditionStatus, CostStatus, FailoverEvent, InferenceClusterSpec
 from .decide import FAILOVER_WINDOW
 from .diagnosis import Failure, failure, some, waiting
 from .gateways import down_everywhere, ready_reports
@@ -41,6 +41,12 @@ class Facts:
     rendering: str | None
     #: As status.failover will hold them.
     failovers: Sequence[FailoverEvent]
+    #: As status.cost will hold it.
+    cost: CostStatus | None
+    #: Of the spec's prices.
+    currency: str
+    #: Why the price of a GPU isn't known; "" = it is.
+    price_problem: str
     now: float
 
     @cached_property

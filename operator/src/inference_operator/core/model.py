@@ -185,6 +185,23 @@ class ScalingObserved:
 
 
 @dataclass(frozen=True)
+class TokenWindow:
+    """Tokens that one gateway has counted of its engines in the last `seconds`."""
+
+    #: How long it has looked.
+    seconds: float
+    prompt: int
+    #: Prompt tokens that were in an engine's cache.
+    cached: int
+    generation: int
+
+    @property
+    def tokens(self) -> int:
+        """Those that an engine had to work for."""
+        return max(0, self.prompt - self.cached) + self.generation
+
+
+@dataclass(frozen=True)
 class Observed:
     """Everything that exists for one cluster at the start of a pass."""
 

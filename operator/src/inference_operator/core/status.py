@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from ..api import names
 from ..api.conditions import ConditionType, truncate
+from ..api.operator_config import Prices
 from ..api.v1alpha1 import (
     Condition,
     FailoverEvent,
@@ -23,15 +24,18 @@ from ..api.v1alpha1 import (
     ScalingDecision,
     ScalingStatus,
 )
+from .cost import cost_status, hold
 from .decide import stable_revision
 from .edges import same_event
 from .facts import Facts
-from .model import Decision, Observed, Plan, Problem, Revision
+from .model import Decision, Observed, Plan, Problem, Revision, TokenWindow
 from .notes import condition
 from .rollout import engines
 from .scaling import BY_MAX, BY_MIN, BY_SCALER
 from .verdicts import VERDICTS
 
+#: Nobody has said what a GPU costs.
+NO_PRICES = Prices()
 _EVENTS_KEPT = 10
 _REASON_LIMIT = 256
 _WORD_LIMIT = 128
@@ -52,19 +56,24 @@ def compute_status(
     problems: Sequence[Problem] = (),
     errors: Sequence[str] = (),
     rendering: str | None = None,
+    prices: Prices = NO_PRICES,
+    tokens: Sequence[TokenWindow] | None = None,
 ) -> InferenceClusterStatus:
     """What to write into the status subresource.
 
     `spec` is None when it can't be parsed; `observed` is what exists after the writes of this pass;
     `decision` is None when nothing was decided (suspended, unreadable); `plan` is the target's. `errors` are
     writes that the API server refused for good (403, 422), not those that a retry may heal. `rendering` is
-    the digest of what today's code would render for the target.
+    the digest of what today's code would render for the target. `tokens` is what the gateways have counted;
+    None = they weren't asked in this pass, or one of them said nothing.
     """
     before = observed.status
     known = before.revisions
     stable = decision.stable if decision else stable_revision(observed, known.target if known else None)
     target = decision.target if decision else (known.target if known else stable)
     failovers = _failovers(observed)
+    held = hold(spec, observed.revisions, prices) if spec is not None and not spec.suspend else None
+    cost = cost_status(before.cost, held, tokens, rfc3339(now)) if held else before.cost
     facts = Facts(
         spec=spec,
         observed=observed,
@@ -78,6 +87,9 @@ def compute_status(
         errors=errors,
         rendering=rendering,
         failovers=failovers,
+        cost=cost,
+        currency=held.currency if held else "",
+        price_problem=held.problem if held else "",
         now=now,
     )
     exist = min(facts.wanted, sum(_existing(revision) for revision in observed.revisions))
@@ -94,6 +106,7 @@ def compute_status(
         ),
         scaling=_scaling(observed, decision, now),
         failover=FailoverStatus(last_events=failovers) if failovers else None,
+        cost=cost,
         conditions=[_condition(facts, kind) for kind in VERDICTS],
     )
 

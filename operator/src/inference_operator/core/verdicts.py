@@ -20,6 +20,7 @@ from .verdict import Verdict
 from .verdict import false as _false
 from .verdict import true as _true
 from .verdict import unknown as _unknown
+from .verdicts_cost import within_budget
 from .verdicts_scaling import scaling_active
 
 _NOT_MADE = "Not made: the spec is invalid, see SpecValid"
@@ -288,6 +289,7 @@ VERDICTS: Mapping[ConditionType, Callable[[Facts], Verdict]] = {
     ConditionType.GATEWAY_READY: gateway_ready,
     ConditionType.CAPACITY_AVAILABLE: capacity_available,
     ConditionType.SCALING_ACTIVE: scaling_active,
+    ConditionType.WITHIN_BUDGET: within_budget,
     ConditionType.DEGRADED: degraded,
     ConditionType.FAILOVER_ACTIVE: failover_active,
     ConditionType.UPDATE_AVAILABLE: update_available,

@@ -16,6 +16,7 @@ from typing import Final
 
 from ..api import names
 from ..api.conditions import Reason
+from ..api.operator_config import Prices
 from ..api.parse import parse_spec
 from ..api.v1alpha1 import InferenceClusterSpec
 from ..core.decide import decide
@@ -30,6 +31,7 @@ from ..render.children import children, unwanted
 from ..render.settings import RenderSettings
 from .access import AccessReconciler
 from .applier import Applier, Ref, of_predecessor
+from .costs import Costs
 from .directory import Directory
 from .queue import Key
 from .report import Report
@@ -79,8 +81,9 @@ class Reconciler:
         jitter: Callable[[], float],
         settings: Callable[[], RenderSettings],
         gateways: Gateways,
+        prices: Callable[[], Prices],
     ) -> None:
-        """`jitter` returns a number in [0, 1); `settings` are asked in every pass."""
+        """`jitter` returns a number in [0, 1); `settings` and `prices` are asked in every pass."""
         self._gateways = gateways
         self._kube = kube
         self._store = store
@@ -89,6 +92,7 @@ class Reconciler:
         self._metrics = metrics
         self._jitter = jitter
         self._settings = settings
+        self._costs = Costs(gateways=gateways, clock=clock, metrics=metrics, prices=prices)
         self._access = AccessReconciler(kube=kube, store=store, directory=directory, metrics=metrics)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -103,6 +107,7 @@ class Reconciler:
         cluster = await self._kube.get(names.KIND, namespace, name)
         if cluster is None:
             self._directory.gone(namespace, name)
+            self._costs.gone(key)
             return None
         self._directory.seen(namespace, name, cluster["metadata"]["uid"])
         if cluster["metadata"].get("deletionTimestamp"):
@@ -144,8 +149,13 @@ class Reconciler:
         _, observed = self._look(cluster)
         taken = tuple(f"{kind}/{name}" for kind, name in applier.taken)
         observed = replace(observed, foreign=tuple(sorted({*observed.foreign, *taken})))
-        await report.write(intent.spec, intent.plan, observed, decision, applier.errors)
-        wake = AFTER_WRITE_SECONDS if applier.wrote else decision.wake
+        tokens = await self._costs.tokens(intent.spec, observed)
+        await report.write(intent.spec, intent.plan, observed, decision, applier.errors, tokens)
+        wakes = [
+            AFTER_WRITE_SECONDS if applier.wrote else decision.wake,
+            self._costs.wake(observed),
+        ]
+        wake = min((seconds for seconds in wakes if seconds is not None), default=None)
         applier.raise_errors(wake)
         return self._resync() if wake is None else min(self._resync(), wake)
 
@@ -162,7 +172,12 @@ class Reconciler:
 
     def _report(self, cluster: Object, problems: Sequence[Problem]) -> Report:
         return Report(
-            kube=self._kube, metrics=self._metrics, clock=self._clock, cluster=cluster, problems=problems
+            kube=self._kube,
+            metrics=self._metrics,
+            clock=self._clock,
+            cluster=cluster,
+            problems=problems,
+            prices=self._costs.prices(),
         )
 
     async def _say_at_once(self, report: Report, intent: _Intent, observed: Observed) -> None:

@@ -7,10 +7,11 @@ import uuid
 from collections.abc import Sequence
 
 from ..api import names
+from ..api.operator_config import Prices
 from ..api.v1alpha1 import InferenceClusterSpec, InferenceClusterStatus
 from ..core.deletion import deletion_status
 from ..core.edges import edges
-from ..core.model import Decision, Note, Observed, Plan, Problem
+from ..core.model import Decision, Note, Observed, Plan, Problem, TokenWindow
 from ..core.observe import parse_status
 from ..core.status import compute_status
 from ..ports import Clock, Kube, KubeError, Metrics, NotFound, Object
@@ -30,14 +31,17 @@ class Report:
         clock: Clock,
         cluster: Object,
         problems: Sequence[Problem],
+        prices: Prices,
     ) -> None:
-        """`cluster` as it was read in this pass, `problems` of its spec."""
+        """`cluster` as it was read in this pass, `problems` of its spec, `prices` of the operator
+        configuration."""
         meta = cluster["metadata"]
         self._kube = kube
         self._metrics = metrics
         self._clock = clock
         self._cluster = cluster
         self._problems = problems
+        self._prices = prices
         self._status = parse_status(cluster.get("status") or {})
         #: Keys of every log line of the pass.
         self.context: dict[str, object] = {
@@ -55,8 +59,12 @@ class Report:
         observed: Observed,
         decision: Decision | None,
         errors: Sequence[KubeError] = (),
+        tokens: Sequence[TokenWindow] | None = None,
     ) -> None:
-        """Compute the whole status and write it if it isn't what stands there already."""
+        """Compute the whole status and write it if it isn't what stands there already.
+
+        `tokens` as the gateways have counted them, None = nothing new is known.
+        """
         target = decision.target if decision else None
         status = compute_status(
             spec,
@@ -69,6 +77,8 @@ class Report:
             rendering=rendering_digest(observed.cluster.name, target, plan, spec)
             if spec and plan and target
             else None,
+            prices=self._prices,
+            tokens=tokens,
         )
         await self._write(status)
 

@@ -13,7 +13,7 @@ from ..core.canonical import canonical
 HASH_VERSION: Final = 1
 
 #: What runs on, scales or routes to the pods, but isn't in them.
-_NOT_IN_PODS: Final = {"replicas", "autoscaling", "gateway", "rollout", "suspend"}
+_NOT_IN_PODS: Final = {"replicas", "autoscaling", "gateway", "rollout", "suspend", "cost"}
 
 
 def input_digest(spec: InferenceClusterSpec) -> str:
