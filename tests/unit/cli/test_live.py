@@ -58,7 +58,15 @@ def terminal(*arguments: str) -> Iterator[Terminal]:
     screen, inside = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": str(SOURCES), "COLUMNS": "120", "LINES": "60", "TERM": "xterm"}
     command = [sys.executable, "-m", "inference_operator.cli", *arguments]
-    process = subprocess.Popen(command, stdin=inside, stdout=inside, stderr=inside, env=environment)
+    process = subprocess.Popen(
+        command,
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        env=environment,
+        # A shell starts what runs in the background with SIGINT ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
+    )
     os.close(inside)
     try:
         yield Terminal(process, screen)
