@@ -65,7 +65,7 @@ def terminal(*arguments: str) -> Iterator[Terminal]:
         stderr=inside,
         env=environment,
         # A shell starts what runs in the background with SIGINT ignored, and that is inherited.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     os.close(inside)
     try:
