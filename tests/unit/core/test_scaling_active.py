@@ -43,6 +43,11 @@ def status(
         (status(ScalingObserved(FOLLOWS, api=OURS)), "True FollowsDemand", "between 1 and 4"),
         (status(ScalingObserved(FOLLOWS, api=OURS), n=9), "True FollowsDemand", "9 is above maxReplicas"),
         (status(ScalingObserved(BROKEN, api=OURS)), "False MetricsUnavailable", "FailedGetObjectMetric"),
+        (
+            status(ScalingObserved(replace(FOLLOWS, at_maximum=True), api=OURS), n=4),
+            "True FollowsDemand",
+            "raise spec.autoscaling.maxReplicas",
+        ),
         (status(ScalingObserved(api=OURS)), "Unknown NotObserved", "hasn't looked"),
         (status(ScalingObserved(ScalerObserved(), api=OURS)), "Unknown NotObserved", "hasn't looked"),
         (
@@ -83,11 +88,7 @@ def ready_of(got: InferenceClusterStatus) -> str:
         return "False Invalid"
     if "suspend" in message(got, ConditionType.SCALING_ACTIVE):
         return "False Suspended"
-    return (
-        "True Scaling"
-        if "above maxReplicas" in message(got, ConditionType.SCALING_ACTIVE)
-        else "True Serving"
-    )
+    return "True Scaling" if "maxReplicas" in message(got, ConditionType.SCALING_ACTIVE) else "True Serving"
 
 
 # --- status.scaling ---
@@ -112,6 +113,27 @@ def test_a_change_is_kept_with_who_made_it() -> None:
             reason="the HorizontalPodAutoscaler set spec.replicas",
         )
     ]
+
+
+def test_an_autoscaler_that_is_at_its_maximum_is_told() -> None:
+    got = status(ScalingObserved(replace(FOLLOWS, desired=4, at_maximum=True), api=OURS), n=4)
+    assert got.scaling is not None
+    assert got.scaling.limited_by == "maxReplicas"
+    assert "raise spec.autoscaling.maxReplicas" in message(got, ConditionType.SCALING_ACTIVE)
+
+
+def test_before_the_first_gateway_accepts_a_missing_figure_is_no_alarm() -> None:
+    got = status(ScalingObserved(BROKEN, api=OURS), before=InferenceClusterStatus(), n=9)
+    assert says(got, ConditionType.SCALING_ACTIVE) == "Unknown NotObserved"
+
+
+def test_who_isnt_recorded_is_known_by_what_the_autoscaler_wants() -> None:
+    """After replicas: 0 the API server records no manager of a scale write (seen on 1.37)."""
+    before = SETTLED.model_copy(update={"scaling": ScalingStatus(target=1)})
+    for desired, by in ((2, "kube-controller-manager"), (3, "")):
+        got = status(ScalingObserved(replace(FOLLOWS, desired=desired), api=OURS), n=2, before=before)
+        assert got.scaling is not None
+        assert got.scaling.last_decisions[-1].by == by
 
 
 def test_ten_changes_are_kept_and_the_same_total_adds_none() -> None:
@@ -147,16 +169,17 @@ CLUSTER: dict[str, Any] = {"metadata": {"uid": "uid-1"}}
 
 def test_ours_is_known_by_its_owner_and_all_others_are_rivals() -> None:
     active = {"type": "ScalingActive", "status": "False", "reason": "FailedGetObjectMetric"}
+    limited = {"type": "ScalingLimited", "status": "True", "reason": "TooManyReplicas"}
     keda = hpa("keda-hpa-x")
     keda["metadata"]["ownerReferences"] = [
         {"kind": "ScaledObject", "name": "x", "uid": "u", "controller": True}
     ]
     got = observe_scaling(
         CLUSTER,
-        [hpa("llama-engine", "uid-1", desiredReplicas=3, conditions=[active]), hpa("mine"), keda],
+        [hpa("llama-engine", "uid-1", desiredReplicas=3, conditions=[active, limited]), hpa("mine"), keda],
         OURS,
     )
-    assert got.ours == ScalerObserved(3, False, "FailedGetObjectMetric")
+    assert got.ours == ScalerObserved(3, False, "FailedGetObjectMetric", True)
     assert got.rivals == (
         "HorizontalPodAutoscaler keda-hpa-x (of ScaledObject x)",
         "HorizontalPodAutoscaler mine",

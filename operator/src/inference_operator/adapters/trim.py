@@ -92,7 +92,7 @@ def _active(status: Object) -> list[Object]:
     return [
         _pick(condition, ("type", "status", "reason"))
         for condition in status.get("conditions") or ()
-        if condition["type"] == "ScalingActive"
+        if condition["type"] in ("ScalingActive", "ScalingLimited")
     ]
 
 

@@ -155,6 +155,8 @@ class ScalerObserved:
     active: bool | None = None
     #: Reason of that condition, one word.
     reason: str = ""
+    #: It would set more replicas than its maximum.
+    at_maximum: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,15 @@ def observe_scaling(cluster: Object, scalers: Sequence[Object], api: MetricsApi)
 
 def _ours(scaler: Object) -> ScalerObserved:
     status = scaler.get("status") or {}
-    active = next((c for c in status.get("conditions") or () if c.get("type") == "ScalingActive"), None)
+    conditions = {c.get("type"): c for c in status.get("conditions") or ()}
+    active, limited = conditions.get("ScalingActive"), conditions.get("ScalingLimited") or {}
     desired = status.get("desiredReplicas")
     return ScalerObserved(
         # 0 stands there until its first decision: ours has a minimum of at least 1.
         desired=desired or None,
         active=active.get("status") == "True" if active else None,
         reason=str(active.get("reason") or "") if active else "",
+        at_maximum=limited.get("status") == "True" and limited.get("reason") == "TooManyReplicas",
     )
 
 

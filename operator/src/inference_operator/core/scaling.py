@@ -42,7 +42,9 @@ def total(spec: InferenceClusterSpec, observed: Observed) -> Total:
         return Total(held, BY_SCALER)
     if clamped != spec.replicas:
         return Total(clamped, BY_MIN if clamped > spec.replicas else BY_MAX)
-    return Total(clamped)
+    scaler = observed.scaling.ours
+    # The HorizontalPodAutoscaler keeps to its maximum itself, so spec.replicas shows no more than that.
+    return Total(clamped, BY_MAX if clamped == high and scaler is not None and scaler.at_maximum else "")
 
 
 def scaler_wanted(spec: InferenceClusterSpec, observed: Observed) -> bool:

@@ -138,7 +138,7 @@ def _scaling(observed: Observed, decision: Decision | None, now: float) -> Scali
         return before
     decisions = list(before.last_decisions) if before else []
     if before is not None and before.target != decision.total:
-        by = observed.scaling.replicas_by
+        by = _by(observed, decision)
         change = ScalingDecision(
             time=rfc3339(now),
             from_=before.target,
@@ -152,8 +152,20 @@ def _scaling(observed: Observed, decision: Decision | None, now: float) -> Scali
     )
 
 
+def _by(observed: Observed, decision: Decision) -> str:
+    """Who set spec.replicas last.
+
+    Once it was 0, the API server records no manager of its scale writes any more (seen on 1.37): then the
+    HorizontalPodAutoscaler is known by what it says it wants.
+    """
+    scaling = observed.scaling
+    if scaling.replicas_by or scaling.ours is None or scaling.ours.desired != decision.total:
+        return scaling.replicas_by
+    return _HPA_MANAGER
+
+
 def _why(decision: Decision, by: str) -> str:
-    who = "the HorizontalPodAutoscaler" if by == _HPA_MANAGER else by or "somebody"
+    who = "the HorizontalPodAutoscaler" if by == _HPA_MANAGER else by or "somebody that isn't recorded"
     texts = {
         BY_MIN: "spec.replicas is below spec.autoscaling.minReplicas",
         BY_MAX: "spec.replicas is above spec.autoscaling.maxReplicas",

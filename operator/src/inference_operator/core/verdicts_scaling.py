@@ -5,6 +5,7 @@ It is no part of Ready: a cluster that nobody scales serves as well.
 
 from __future__ import annotations
 
+from ..api import names
 from ..api.conditions import Reason
 from .facts import Facts
 from .scaling import BY_MAX, BY_MIN, BY_SCALER
@@ -63,11 +64,14 @@ def _following(facts: Facts) -> Verdict:
     scaler = facts.observed.scaling.ours
     if scaler is None or scaler.active is None:
         return unknown("The HorizontalPodAutoscaler hasn't looked at its metric yet")
+    ref = facts.observed.cluster
     if not scaler.active:
+        if facts.first_creation or not facts.gateway_accepts:
+            return unknown("No figure yet: the gateways have to accept requests first")
         return false(
             Reason.METRICS_UNAVAILABLE,
             f"The HorizontalPodAutoscaler can't act ({scaler.reason}): the number of replicas stays as it "
-            f"is. See kubectl describe hpa -n {facts.observed.cluster.namespace}",
+            f"is. See kubectl describe hpa {names.engine_name(ref.name)} -n {ref.namespace}",
         )
     assert facts.spec is not None  # noqa: S101 - narrows the type
     low, high = facts.spec.autoscaling.bounds
@@ -79,7 +83,9 @@ def _limit(facts: Facts) -> str:
     asked = facts.spec.replicas
     text = {
         BY_MIN: f"; spec.replicas {asked} is below minReplicas",
-        BY_MAX: f"; spec.replicas {asked} is above maxReplicas",
+        BY_MAX: f"; spec.replicas {asked} is above maxReplicas"
+        if asked > facts.wanted
+        else "; more would be needed than maxReplicas: raise spec.autoscaling.maxReplicas",
         BY_SCALER: f"; spec.replicas fell to {asked}, which the HorizontalPodAutoscaler doesn't agree to: "
         f"{facts.wanted} are kept until it has looked again. To scale by hand, {_BY_HAND}",
     }
