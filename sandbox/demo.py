@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -91,7 +92,10 @@ class Demo:
 
     def scale(self) -> None:
         """A burst of requests."""
-        title = f"Replicas follow a burst of {demo_scale.OPEN} requests (HorizontalPodAutoscaler)"
+        title = (
+            f"Replicas follow a burst of {demo_scale.OPEN} requests, {demo_scale.SLOTS} at once in an engine "
+            "(HorizontalPodAutoscaler; scale-down without the usual five minutes)"
+        )
         self.live_step(title, lambda show: demo_scale.burst(self.lab, show))
 
     def run(self) -> None:
@@ -227,9 +231,12 @@ Everything is left running (the last step, deletion, was skipped). In an ordinar
   export KUBECONFIG={kubeconfig} PATH={programs}:$PATH
 
   kubectl get ic
+  kubectl inference status {name}          # also: top, explain, chat, render
   kubectl describe ic {name}
   kubectl scale ic {name} --replicas=2
   kubectl patch ic {name} --type=merge -p '{{"spec": {{"model": {{"id": "{model}"}}}}}}'    # another model
+  kubectl patch ic {name} --type=merge -p '{{"spec": {{"autoscaling": {{"mode": "Automatic"}}}}}}'
+  kubectl get hpa                          # now it scales by itself
   kubectl events --for ic/{name}
   kubectl logs -n inference-system -l app.kubernetes.io/name=inference-operator --prefix --tail=20
 
@@ -281,7 +288,8 @@ def how_to_use(sandbox: Sandbox) -> str:
     """What to type now, with this machine's paths."""
     return HOW_TO_USE.format(
         kubeconfig=sandbox.kubeconfig,
-        programs=sandbox.bin("kubectl").parent,
+        # kubectl finds its plugins on the PATH.
+        programs=f"{sandbox.bin('kubectl').parent}:{Path(sys.executable).parent}",
         name=NAME,
         model=MODEL,
         sandbox=labs.ROOT / "tools" / "sandbox",
