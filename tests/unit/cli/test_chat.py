@@ -137,6 +137,17 @@ def test_each_failure_says_what_and_what_to_do(
     assert got.err.count("\n") == 1
 
 
+def test_a_stopped_cluster_needs_a_start_and_no_patience(api: FakeApi, plugin: Plugin) -> None:
+    api.clusters = [cluster(n=0)]
+    api.answers[PATH] = Answer(GATEWAY, 503)
+    got = plugin("chat", "llama", "Hi")
+    assert got.status == 1
+    assert got.err == (
+        "error: ml/llama is stopped (spec.replicas is 0): "
+        "kubectl scale ic llama -n ml --replicas=1 starts it\n"
+    )
+
+
 def test_the_rate_is_that_after_the_first_token() -> None:
     assert Spoken("x", "pod-1", 0.5, 1.5, 11).summary() == (
         "pod-1: first token after 0.50 s, 11 tokens at 10.0 tokens/s"

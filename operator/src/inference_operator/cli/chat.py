@@ -217,6 +217,9 @@ def _refused(session: Session, cluster: Object, error: KubeError, *, cut: bool) 
         return PluginError(f"{where} has no gateway yet: {see}")
     if cut or error.status == 200:
         return PluginError(f"the answer of {where} was cut ({why}): ask again; {see}")
+    if error.status in (502, 503, 504) and cluster["spec"].get("replicas") == 0:
+        start = f"kubectl scale ic {metadata['name']} -n {metadata['namespace']} --replicas=1"
+        return PluginError(f"{where} is stopped (spec.replicas is 0): {start} starts it")
     if error.status in (502, 503, 504):
         return PluginError(f"{where} can't answer now: {why}: {see}")
     if error.status in (400, 404, 422):

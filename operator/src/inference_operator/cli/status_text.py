@@ -27,7 +27,7 @@ def story(view: ClusterView, now: float) -> Group:
 
 def overview(views: Sequence[ClusterView], now: float, *, namespaces: bool) -> RenderableType:
     """One line for each cluster."""
-    headers = ["NAME", "SERVES", "READY", "REASON", "REPLICAS", "REVISION", "SCALING", "AGE", "MODEL"]
+    headers = ["NAME", "SERVES", "READY", "STATE", "REPLICAS", "REVISION", "SCALING", "AGE", "MODEL"]
     rows = [[view.namespace, *_line(view, now)] if namespaces else _line(view, now) for view in views]
     return columns(["NAMESPACE", *headers] if namespaces else headers, rows)
 
