@@ -98,9 +98,14 @@ def host(address: str) -> str:
 
 async def read_json(answer: aiohttp.ClientResponse, limit: int) -> Any:
     """The body as JSON. Raises ValueError for one above `limit` bytes, and for what is no JSON."""
+    return orjson.loads(await read_body(answer, limit))
+
+
+async def read_body(answer: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The body. Raises ValueError for one above `limit` bytes, without reading on."""
     body = await answer.content.read(limit + 1)
     while len(body) <= limit and not answer.content.at_eof():
         body += await answer.content.read(limit + 1 - len(body))
     if len(body) > limit:
         raise ValueError(f"more than {limit} bytes")
-    return orjson.loads(body)
+    return body

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from ..api import names
-from ..core.model import MetricsApi
+from ..core.model import NO_METRICS_API, MetricsApi
 from ..core.observe_scaling import SCALER_KIND
 from ..ports import Clock, Object
 from .clock import SystemClock
@@ -127,7 +127,7 @@ class ChildStore:
         """Who answers custom.metrics.k8s.io."""
         found = self._apis.get("", _METRICS_API) or self._apis.get("", _METRICS_API_OLD)
         if found is None:
-            return MetricsApi()
+            return NO_METRICS_API
         service = found["service"]
         return MetricsApi(service, service == self._metrics_service, found["available"])
 

@@ -65,25 +65,25 @@ def trim_scaler(obj: Object) -> Object | None:
 
 def trim_node(obj: Object) -> Object:
     """A node: its name and whether it is ready."""
-    ready = any(
-        condition["type"] == "Ready" and condition["status"] == "True"
-        for condition in (obj.get("status") or {}).get("conditions") or ()
-    )
-    return {"metadata": _pick(obj["metadata"], ("name", "resourceVersion")), "ready": ready}
+    return {"metadata": _pick(obj["metadata"], ("name", "resourceVersion")), "ready": _holds(obj, "Ready")}
 
 
 def trim_api_service(obj: Object) -> Object:
     """Who answers an API group, and whether the API server reaches it."""
     service = (obj.get("spec") or {}).get("service") or {}
-    available = any(
-        condition["type"] == "Available" and condition["status"] == "True"
-        for condition in (obj.get("status") or {}).get("conditions") or ()
-    )
     return {
         "metadata": _pick(obj["metadata"], ("name", "resourceVersion")),
         "service": f"{service.get('namespace')}/{service.get('name')}" if service else "",
-        "available": available,
+        "available": _holds(obj, "Available"),
     }
+
+
+def _holds(obj: Object, kind: str) -> bool:
+    """Has the object this condition with status True?"""
+    return any(
+        condition["type"] == kind and condition["status"] == "True"
+        for condition in (obj.get("status") or {}).get("conditions") or ()
+    )
 
 
 def _active(status: Object) -> list[Object]:

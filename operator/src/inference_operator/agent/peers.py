@@ -10,6 +10,8 @@ from typing import Final
 
 import aiohttp
 
+from ..adapters.gateways import host
+
 log = logging.getLogger(__name__)
 
 _PERIOD_SECONDS: Final = 1.0
@@ -47,9 +49,8 @@ class Peers:
                 await asyncio.sleep(_PERIOD_SECONDS)
 
     async def _ask(self, session: aiohttp.ClientSession, pod: str, address: str) -> None:
-        host = f"[{address}]" if ":" in address else address
         try:
-            async with session.get(f"http://{host}:{self._port}/demand") as answer:
+            async with session.get(f"http://{host(address)}:{self._port}/demand") as answer:
                 answer.raise_for_status()
                 clusters = (await answer.json())["clusters"]
             demand = {name: int(entry["demand"]) for name, entry in clusters.items()}

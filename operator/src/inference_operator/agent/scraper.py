@@ -17,7 +17,7 @@ from typing import Final
 
 import aiohttp
 
-from ..adapters.gateways import host
+from ..adapters.gateways import host, read_body
 from . import engine_page
 from .engine_page import Counters, Page
 from .model import Gateway
@@ -106,9 +106,4 @@ class Scraper:
 async def _text(session: aiohttp.ClientSession, url: str) -> str:
     async with session.get(url) as answer:
         answer.raise_for_status()
-        body = b""
-        async for chunk in answer.content.iter_any():
-            body += chunk
-            if len(body) > _LONGEST_PAGE:
-                raise ValueError(f"a page of more than {_LONGEST_PAGE} bytes")
-    return body.decode(errors="replace")
+        return (await read_body(answer, _LONGEST_PAGE)).decode(errors="replace")

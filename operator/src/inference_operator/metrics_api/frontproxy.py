@@ -26,7 +26,6 @@ NAMESPACE: Final = "kube-system"
 CONFIG_MAP: Final = "extension-apiserver-authentication"
 ANONYMOUS: Final = "system:anonymous"
 _PERIOD_SECONDS: Final = 60.0
-_RETRY_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True)

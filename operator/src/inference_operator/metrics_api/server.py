@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Final
 
 import orjson
@@ -14,6 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, H
 
 from ..api import names
 from ..core.staffing import load
+from ..core.status import rfc3339
 from . import documents, frontproxy
 from .collector import Collector
 from .demand import Demand, Unknown
@@ -148,8 +148,7 @@ def _value(namespace: str, cluster: str, metric: str, demand: Demand) -> Value:
     milli = (
         load(demand.requests, demand.concurrency) if metric == names.METRIC_LOAD else demand.requests * 1000
     )
-    measured = datetime.fromtimestamp(time.time() - demand.age, UTC)
-    return Value(namespace, cluster, metric, milli, measured.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    return Value(namespace, cluster, metric, milli, rfc3339(time.time() - demand.age))
 
 
 def _always(document: documents.Object) -> _Handler:
