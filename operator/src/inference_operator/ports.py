@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .core.model import MetricsApi, TokenWindow
+if TYPE_CHECKING:
+    # The agents use the errors of this module, and shouldn't load the API's models for two annotations.
+    from .core.model import MetricsApi, TokenWindow
 
 Object = dict[str, Any]
 

@@ -10,7 +10,8 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from inference_operator.adapters.gateways import AgentGateways, host
+from inference_operator.adapters.gateways import AgentGateways
+from inference_operator.adapters.web import host
 from inference_operator.core.model import TokenWindow
 
 SAID: dict[str, Any] = {"seconds": 90.5, "prompt": 30, "cached": 10, "generation": 5}

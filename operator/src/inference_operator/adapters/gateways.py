@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import aiohttp
-import orjson
 
 from ..api import names
 from ..core.model import TokenWindow
+from .web import host, read_json
 
 log = logging.getLogger(__name__)
 
@@ -89,23 +89,3 @@ def _tokens(state: Any) -> TokenWindow:
     if min(window.seconds, window.prompt, window.cached, window.generation) < 0:
         raise ValueError(f"a negative number: {window}")
     return window
-
-
-def host(address: str) -> str:
-    """An IP address as it stands in a URL."""
-    return f"[{address}]" if ":" in address else address
-
-
-async def read_json(answer: aiohttp.ClientResponse, limit: int) -> Any:
-    """The body as JSON. Raises ValueError for one above `limit` bytes, and for what is no JSON."""
-    return orjson.loads(await read_body(answer, limit))
-
-
-async def read_body(answer: aiohttp.ClientResponse, limit: int) -> bytes:
-    """The body. Raises ValueError for one above `limit` bytes, without reading on."""
-    body = await answer.content.read(limit + 1)
-    while len(body) <= limit and not answer.content.at_eof():
-        body += await answer.content.read(limit + 1 - len(body))
-    if len(body) > limit:
-        raise ValueError(f"more than {limit} bytes")
-    return body

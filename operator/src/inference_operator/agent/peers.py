@@ -10,7 +10,7 @@ from typing import Final
 
 import aiohttp
 
-from ..adapters.gateways import host
+from ..adapters.web import host
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import aiohttp
 
-from ..adapters.gateways import host, read_body
+from ..adapters.web import host, read_body
 from . import engine_page
 from .engine_page import Counters, Page
 from .model import Gateway

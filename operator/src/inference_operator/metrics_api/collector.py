@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import aiohttp
 
-from ..adapters.gateways import host, read_json
 from ..adapters.informer import Informer
 from ..adapters.kube import KubeClient
+from ..adapters.web import host, read_json
 from ..api import names
 from . import demand
 from .demand import Answer, Demand, GatewayPod
